@@ -1,0 +1,1 @@
+"""Commands that measure, each peer in a process of its own."""

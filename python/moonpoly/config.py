@@ -1,0 +1,171 @@
+"""Every environment variable, the cache folder, and writing that leaves nothing half-written."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import platformdirs
+
+from moonpoly.error import MoonPolyError, StorageError
+
+ENV_CACHE_DIR = "MOONPOLY_CACHE_DIR"
+ENV_NUM_THREADS = "MOONPOLY_NUM_THREADS"
+ENV_RUNTIME_LIBRARY = "MOONPOLY_RUNTIME_LIBRARY"
+ENV_TVM_NUM_THREADS = "TVM_NUM_THREADS"
+
+
+def package_version() -> str:
+    """Return the version of the installed package, such as ``"0.1.0"``."""
+    try:
+        return version("moonpoly")
+    except PackageNotFoundError as err:
+        raise MoonPolyError(
+            "moonpoly is imported from a source tree that is not installed; "
+            "run `pip install -e .` in it"
+        ) from err
+
+
+def num_threads() -> int:
+    """Return the number of threads to plan for and to launch on.
+
+    ``MOONPOLY_NUM_THREADS``, else ``TVM_NUM_THREADS``, else the cores this process may use.
+
+    Raises
+    ------
+    MoonPolyError
+        If the variable is not a positive integer.
+    """
+    for name in (ENV_NUM_THREADS, ENV_TVM_NUM_THREADS):
+        text = os.environ.get(name, "").strip()
+        if not text:
+            continue
+        if not text.isdecimal() or int(text) < 1:
+            raise MoonPolyError(f"{name} must be a positive integer, got {text!r}")
+        return int(text)
+    return len(os.sched_getaffinity(0))
+
+
+def cache_dir() -> Path:
+    """Return the cache folder of this version; it need not exist yet.
+
+    ``MOONPOLY_CACHE_DIR`` replaces the user's cache folder; the version is appended in both cases,
+    so that two versions never read each other's files.
+    """
+    root = os.environ.get(ENV_CACHE_DIR, "").strip()
+    base = Path(root) if root else platformdirs.user_cache_path("moonpoly", appauthor=False)
+    return base / package_version()
+
+
+def runtime_library() -> Path | None:
+    """Return the library named by ``MOONPOLY_RUNTIME_LIBRARY`` (a sanitizer build), or None."""
+    text = os.environ.get(ENV_RUNTIME_LIBRARY, "").strip()
+    return Path(text) if text else None
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path | str) -> Iterator[Path]:
+    """Yield a temporary path beside ``path``; on success it replaces ``path``, else it is removed.
+
+    For writers that need a file name, such as a linker. The content is flushed to disk before the
+    rename.
+
+    Raises
+    ------
+    StorageError
+        If the folder is missing, read-only or full.
+    """
+    path = Path(path)
+    temp: Path | None = None
+    try:
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.stem}.", suffix=path.suffix, dir=path.parent
+        )
+        os.close(handle)
+        temp = Path(name)
+        yield temp
+        _sync(temp)
+        temp.chmod(0o666 & ~_umask())
+        temp.replace(path)
+    except OSError as err:
+        raise _storage_error(path, err) from err
+    finally:
+        if temp is not None:
+            temp.unlink(missing_ok=True)
+
+
+def atomic_write(path: Path | str, data: bytes) -> None:
+    """Write ``data`` to ``path`` so that a reader sees the old file or the new one, never a part.
+
+    Raises
+    ------
+    StorageError
+        If the folder is missing, read-only or full; ``path`` is then as before.
+    """
+    with atomic_file(path) as temp:
+        temp.write_bytes(data)
+
+
+@contextlib.contextmanager
+def atomic_dir(path: Path | str) -> Iterator[Path]:
+    """Yield a temporary folder; on success it takes the place of ``path``, else it is removed.
+
+    Missing parents are created. Where another process has put ``path`` in place meanwhile, the
+    newer content wins.
+
+    Raises
+    ------
+    StorageError
+        If the parent folder can't be created or written.
+    """
+    path = Path(path)
+    temp: Path | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temp = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        yield temp
+        for file in temp.rglob("*"):
+            if file.is_file():
+                _sync(file)
+        temp.chmod(0o777 & ~_umask())
+        _replace_dir(temp, path)
+    except OSError as err:
+        raise _storage_error(path, err) from err
+    finally:
+        if temp is not None:
+            shutil.rmtree(temp, ignore_errors=True)
+
+
+def _replace_dir(temp: Path, path: Path) -> None:
+    if path.exists():
+        # A folder can't be renamed over a full one: the old one is moved aside first.
+        aside = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        path.rename(aside / "old")
+        temp.rename(path)
+        shutil.rmtree(aside, ignore_errors=True)
+    else:
+        temp.rename(path)
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _storage_error(path: Path, err: OSError) -> StorageError:
+    reason = err.strerror or str(err)
+    return StorageError(
+        f"can't write {path}: {reason}; free space, mend its rights, or choose another place "
+        f"(the cache: {ENV_CACHE_DIR})"
+    )

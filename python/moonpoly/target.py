@@ -1,0 +1,159 @@
+"""The machines that MoonPoly builds for, and which of them this host is."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from moonpoly import config
+from moonpoly.error import TargetError
+
+if TYPE_CHECKING:
+    import tvm
+
+
+@dataclass(frozen=True)
+class Target:
+    """One kind of machine.
+
+    Parameters
+    ----------
+    name
+        The name artifacts are kept under, such as ``"x86-avx512"``.
+    kind
+        TVM's target kind.
+    cpu
+        The processor level that code is generated for.
+    features
+        What a machine must have, in the spelling of the operating system's flags.
+    vector_lanes
+        Elements in one vector register, for each dtype.
+    num_pes
+        Processing units (cores of a CPU) that a plan is made for.
+    """
+
+    name: str
+    kind: str
+    cpu: str
+    features: tuple[str, ...]
+    vector_lanes: Mapping[str, int] = field(hash=False)
+    num_pes: int = 1
+
+    @staticmethod
+    def parse(text: str) -> Target:
+        """Return the target called ``text``: a name, or ``"host"`` for the best of this machine.
+
+        Raises
+        ------
+        TargetError
+            If there is no such target.
+        """
+        if text == "host":
+            return host_target()
+        for target in _TARGETS:
+            if target.name == text:
+                return target.with_num_pes(config.num_threads())
+        raise TargetError(f"unknown target {text!r}; known: {', '.join(target_names())}, host")
+
+    def with_num_pes(self, num_pes: int) -> Target:
+        """Return the same target with another number of processing units."""
+        return replace(self, num_pes=num_pes)
+
+    def missing_features(self) -> tuple[str, ...]:
+        """Return the features that this target needs and this machine lacks."""
+        present = host_features()
+        return tuple(name for name in self.features if name not in present)
+
+    def require_host(self) -> None:
+        """Check that code for this target runs on this machine.
+
+        Raises
+        ------
+        TargetError
+            Naming the features that are missing.
+        """
+        if missing := self.missing_features():
+            raise TargetError(
+                f"target {self.name} needs {', '.join(missing)}, which this machine lacks; "
+                f"run on a machine that has it, or choose another target"
+            )
+
+    def tvm_target(self) -> tvm.target.Target:
+        """Return TVM's description of this target."""
+        import tvm
+
+        return tvm.target.Target({"kind": self.kind, "mcpu": self.cpu, "num-cores": self.num_pes})
+
+    def to_dict(self) -> dict[str, object]:
+        """Return what a manifest records of the target."""
+        return {
+            "name": self.name,
+            "features": list(self.features),
+            "vector_lanes": dict(self.vector_lanes),
+            "num_pes": self.num_pes,
+        }
+
+
+# The best comes first: the host gets the first that it can run.
+_TARGETS = (
+    Target(
+        name="x86-avx512",
+        kind="llvm",
+        cpu="x86-64-v4",
+        features=("avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512dq"),
+        vector_lanes=MappingProxyType({"float32": 16, "float64": 8}),
+    ),
+    Target(
+        name="x86-avx2",
+        kind="llvm",
+        cpu="x86-64-v3",
+        features=("avx2", "fma"),
+        vector_lanes=MappingProxyType({"float32": 8, "float64": 4}),
+    ),
+)
+
+
+def target_names() -> tuple[str, ...]:
+    """Return the names of all targets, the most capable first."""
+    return tuple(target.name for target in _TARGETS)
+
+
+def host_target() -> Target:
+    """Return the most capable target that this machine can run.
+
+    Raises
+    ------
+    TargetError
+        If it can run none.
+    """
+    for target in _TARGETS:
+        if not target.missing_features():
+            return target.with_num_pes(config.num_threads())
+    raise TargetError(
+        f"no target for this machine ({platform.machine()}): x86-64 with AVX2 and FMA is needed; "
+        f"found {', '.join(sorted(host_features())) or 'no vector features'}"
+    )
+
+
+@cache
+def host_features() -> frozenset[str]:
+    """Return the processor's vector features, as the operating system names them.
+
+    The features decide, not the model's name: a hypervisor may mask what a name promises, and the
+    operating system must save the wide registers as well.
+    """
+    known = {name for target in _TARGETS for name in target.features}
+    try:
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError as err:
+        raise TargetError(f"can't read this machine's features: {err}; Linux is needed") from err
+    for line in text.splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "flags":
+            return frozenset(known.intersection(value.split()))
+    return frozenset()

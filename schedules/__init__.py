@@ -1,0 +1,1 @@
+"""Search spaces and facts of each target."""

@@ -1,0 +1,32 @@
+"""Shared fixtures: seeded data, a cache of its own, and skipping what the machine can't run."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    """Return a generator with a fixed seed, so that a failure repeats."""
+    return np.random.default_rng(20240607)
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    """Point the cache at an empty folder and return it."""
+    path = tmp_path / "cache"
+    monkeypatch.setenv("MOONPOLY_CACHE_DIR", str(path))
+    return path
+
+
+def pytest_collection_modifyitems(config, items):
+    """Skip the gpu group where no CUDA driver is installed."""
+    if shutil.which("nvidia-smi") is not None:
+        return
+    skip = pytest.mark.skip(reason="no CUDA device on this machine")
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(skip)

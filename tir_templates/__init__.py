@@ -1,0 +1,1 @@
+"""Tile programs in TVMScript: the algorithm, with no machine in them."""
