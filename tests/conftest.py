@@ -22,6 +22,22 @@ def empty_cache(tmp_path, monkeypatch):
     return path
 
 
+@pytest.fixture(scope="session")
+def tiny_path(tmp_path_factory):
+    """Return the path of a small compiled model, built once for the session."""
+    from runtime import tiny_model
+
+    return tiny_model.build(tmp_path_factory.mktemp("tiny") / "tiny.so")
+
+
+@pytest.fixture(scope="session")
+def tiny(tiny_path):
+    """Return the small compiled model, loaded."""
+    import moonpoly
+
+    return moonpoly.load(tiny_path)
+
+
 def pytest_collection_modifyitems(config, items):
     """Skip the gpu group where no CUDA driver is installed."""
     if shutil.which("nvidia-smi") is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -62,10 +63,52 @@ def cache_dir() -> Path:
     return base / package_version()
 
 
-def runtime_library() -> Path | None:
-    """Return the library named by ``MOONPOLY_RUNTIME_LIBRARY`` (a sanitizer build), or None."""
-    text = os.environ.get(ENV_RUNTIME_LIBRARY, "").strip()
-    return Path(text) if text else None
+def runtime_library() -> Path:
+    """Return the path of the C++ library: ``MOONPOLY_RUNTIME_LIBRARY``, else the installed one.
+
+    Raises
+    ------
+    MoonPolyError
+        If there is none: the package was not built.
+    """
+    if text := os.environ.get(ENV_RUNTIME_LIBRARY, "").strip():
+        return Path(text)
+    import moonpoly
+
+    # An editable install keeps the library in site-packages and the modules in the source tree:
+    # the package has several folders.
+    for folder in moonpoly.__path__:
+        path = Path(folder) / "lib" / "libmoonpoly_runtime.so"
+        if path.is_file():
+            return path
+    raise MoonPolyError("libmoonpoly_runtime.so is not installed; run `pip install -e .`")
+
+
+def cpu_name() -> str:
+    """Return the processor's name, as the operating system tells it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(errors="replace").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown processor"
+
+
+def check_writable(path: Path | str) -> None:
+    """Check that ``path`` can be written, before time is spent on what goes there.
+
+    Raises
+    ------
+    StorageError
+        If its folder is missing or read-only, or ``path`` is a folder.
+    """
+    path = Path(path)
+    if path.is_dir():
+        raise StorageError(f"can't write {path}: it is a folder; give a file name")
+    try:
+        with tempfile.NamedTemporaryFile(prefix=f".{path.stem}.", dir=path.parent):
+            pass
+    except OSError as err:
+        raise _storage_error(path, err) from err
 
 
 @contextlib.contextmanager

@@ -33,11 +33,10 @@ class Executable:
     """
 
     def __init__(self, path: Path, *, owned_folder: Path | None = None) -> None:
-        check_library_file(path)
         self.path = path
         self._module = _open(path)
         first = _new_vm(self._module, path)
-        self._info = _read_metadata(first, path)
+        self._info = _parse_metadata(first, path)
         _check_host(self._info, path)
         _register(self._info, self._module, path)
         # A Relax VM serves one caller at a time: idle ones are kept for the next call.
@@ -128,7 +127,22 @@ def load(path: Path | str) -> Executable:
     return Executable(Path(path).absolute())
 
 
+def read_metadata(path: Path | str) -> ModelMetadata:
+    """Return what a compiled model says of itself; it may be for another machine than this.
+
+    Raises
+    ------
+    StorageError
+        If the file can't be read.
+    ArtifactError
+        If it is truncated, not a compiled model, or of another version.
+    """
+    path = Path(path).absolute()
+    return _parse_metadata(_new_vm(_open(path), path), path)
+
+
 def _open(path: Path) -> tvm_ffi.Module:
+    check_library_file(path)
     # Importing _ffi_api has loaded the package's library, where the VM finds the intrinsics.
     try:
         return tvm_ffi.load_module(str(path))
@@ -154,7 +168,7 @@ def _new_vm(module: tvm_ffi.Module, path: Path) -> tvm_ffi.Module:
     return vm
 
 
-def _read_metadata(vm: tvm_ffi.Module, path: Path) -> ModelMetadata:
+def _parse_metadata(vm: tvm_ffi.Module, path: Path) -> ModelMetadata:
     if not vm.implements_function(METADATA_FUNCTION):
         raise ArtifactError(
             f"{path} was compiled by TVM without MoonPoly; make it with `moonpoly compile`"

@@ -1,0 +1,5 @@
+"""``python -m moonpoly.cli``."""
+
+from moonpoly.cli import main
+
+main()

@@ -1,0 +1,45 @@
+"""``moonpoly compile``."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from moonpoly import config
+from moonpoly.cli.options import TargetName, parse_dim_hints
+from moonpoly.cli.screen import console, report_counts
+from moonpoly.target import Target
+
+
+def compile_model(
+    model: Annotated[Path, typer.Argument(metavar="MODEL.onnx", help="The ONNX model.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="MODEL.so", help="The file to write.")
+    ],
+    target: TargetName = "host",
+    dim_hint: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SYMBOL=LOW:HIGH",
+            help="The sizes to expect of a symbolic dimension, such as seq=1:512. Repeatable.",
+        ),
+    ] = None,
+) -> None:
+    """Compile an ONNX model into one library that runs at any shape."""
+    import moonpoly
+
+    hints = parse_dim_hints(dim_hint or [])
+    # Found out now rather than after a minute of compiling.
+    config.check_writable(output)
+    start = time.monotonic()
+    with console.status(f"Compiling {model.name}"):
+        executable = moonpoly.compile(model, target=Target.parse(target), dim_hints=hints)
+        executable.save(output)
+    seconds = time.monotonic() - start
+    size_mb = output.stat().st_size / 1e6
+    console.print(
+        f"{output}  {size_mb:.1f} MB, {seconds:.1f} s, {report_counts(executable.metadata)}"
+    )

@@ -1,0 +1,158 @@
+"""Plans: how the selector cuts one problem shape into regions of micro-kernels."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any
+
+from moonpoly import config
+from moonpoly.error import InputError
+from moonpoly.target import Target
+from moonpoly.workload import Workload
+
+_TILE = re.compile(r"_(\d+)x(\d+)$")
+
+
+class BMode(StrEnum):
+    """How B arrives: packed at compile time, or at run time as rows or as columns."""
+
+    CONSTANT = "constant"
+    ROW = "row"
+    TRANSPOSED = "transposed"
+
+
+# The selector's numbers.
+_B_MODE_NUMBERS = {BMode.CONSTANT: 0, BMode.ROW: 1, BMode.TRANSPOSED: 2}
+
+
+@dataclass(frozen=True)
+class Region:
+    """A block ``[m0, m1) x [n0, n1)`` of the output, and a slice ``[k0, k1)`` of the reduction.
+
+    Parameters
+    ----------
+    tasks
+        Tiles in the region.
+    waves
+        Rounds that the tasks need over all processing units.
+    task_us
+        Predicted latency of one task, in µs.
+    """
+
+    m0: int
+    m1: int
+    n0: int
+    n1: int
+    k0: int
+    k1: int
+    kernel: str
+    tasks: int
+    waves: float
+    task_us: float
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of the micro-kernel's tile; its name is its contract."""
+        match = _TILE.search(self.kernel)
+        if match is None:
+            raise ValueError(f"micro-kernel {self.kernel!r} states no tile in its name")
+        return int(match[1]), int(match[2])
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The chosen pattern, cuts and micro-kernels of one problem shape."""
+
+    m: int
+    n: int
+    k: int
+    pattern: str
+    threads: int
+    predicted_us: float
+    regions: tuple[Region, ...]
+
+    @staticmethod
+    def from_json(text: str) -> Plan:
+        """Parse the selector's JSON."""
+        raw: dict[str, Any] = json.loads(text)
+        names = Region.__dataclass_fields__
+        regions = tuple(Region(**{name: item[name] for name in names}) for item in raw["regions"])
+        return Plan(
+            m=raw["m"],
+            n=raw["n"],
+            k=raw["k"],
+            pattern=str(raw["pattern"]),
+            threads=raw["threads"],
+            predicted_us=raw["predicted_us"],
+            regions=regions,
+        )
+
+    @property
+    def gflops(self) -> float:
+        """Predicted speed in GFLOP/s."""
+        return 2.0 * self.m * self.n * self.k / max(self.predicted_us, 1e-9) / 1e3
+
+    def __str__(self) -> str:
+        kernels = " + ".join(
+            f"{'x'.join(map(str, region.tile))} [{region.m1 - region.m0}x{region.n1 - region.n0}]"
+            for region in self.regions
+        )
+        return f"{self.m}x{self.n}x{self.k}: pattern {self.pattern}, {kernels}"
+
+
+def plan(
+    m: int,
+    n: int,
+    k: int,
+    *,
+    b: str = "constant",
+    dtype: str = "float32",
+    target: Target | str = "host",
+    threads: int | None = None,
+) -> Plan:
+    """Return the plan that the selector makes for ``C[m, n] = A[m, k] @ B[k, n]``.
+
+    Parameters
+    ----------
+    b
+        ``"constant"`` (packed at compile time), ``"row"`` or ``"transposed"`` (given at run time).
+    threads
+        Threads to plan for; those of the process when None.
+
+    Raises
+    ------
+    InputError
+        If an extent is less than one, or ``b`` is none of the three.
+    TargetError
+        If the target is unknown or this machine can't run it.
+    ArtifactError
+        If the target's artifact is damaged.
+    """
+    from moonpoly import _ffi_api
+
+    for name, extent in (("M", m), ("N", n), ("K", k)):
+        if extent < 1:
+            raise InputError(f"{name} must be at least 1, got {extent}")
+    if b not in list(BMode):
+        raise InputError(f"B must be one of {', '.join(BMode)}, got {b!r}")
+    if threads is not None and threads < 1:
+        raise InputError(f"threads must be at least 1, got {threads}")
+    resolved = Target.parse(target) if isinstance(target, str) else target
+    kernel_set = _kernel_set(resolved, Workload("gemm", dtype))
+    count = threads if threads is not None else config.num_threads()
+    return Plan.from_json(_ffi_api.plan(kernel_set, m, n, k, _B_MODE_NUMBERS[BMode(b)], count))
+
+
+@lru_cache(maxsize=8)
+def _kernel_set(target: Target, workload: Workload) -> Any:
+    import tvm_ffi
+
+    from moonpoly import _ffi_api, autotune
+
+    target.require_host()
+    artifact = autotune.load_artifact(target, workload)
+    return _ffi_api.KernelSet(json.dumps(artifact.manifest), tvm_ffi.load_module(artifact.lib_path))

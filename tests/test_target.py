@@ -1,0 +1,61 @@
+"""Targets are found by name or by this machine's features."""
+
+from __future__ import annotations
+
+import pytest
+from moonpoly import Target, Workload, target
+from moonpoly.error import TargetError, UnsupportedError
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    def pretend(*features):
+        monkeypatch.setattr(target, "host_features", lambda: frozenset(features))
+
+    return pretend
+
+
+AVX512 = ("avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512dq")
+
+
+def test_the_host_gets_the_best_target_it_can_run(machine):
+    machine(*AVX512)
+    assert target.host_target().name == "x86-avx512"
+    machine(*AVX512[:3])
+    assert target.host_target().name == "x86-avx2"
+
+
+def test_a_machine_without_vectors_is_refused_with_what_it_needs(machine):
+    machine()
+    with pytest.raises(TargetError, match="AVX2 and FMA is needed"):
+        target.host_target()
+
+
+def test_a_target_that_the_host_lacks_names_the_features(machine):
+    machine("avx2", "fma")
+    with pytest.raises(TargetError, match="x86-avx512 needs avx512f, avx512bw"):
+        Target.parse("x86-avx512").require_host()
+
+
+def test_an_unknown_target_lists_the_known():
+    with pytest.raises(TargetError, match="unknown target 'arm'; known: x86-avx512"):
+        Target.parse("arm")
+
+
+@pytest.mark.parametrize("name", target.target_names())
+def test_tvm_knows_every_target(name):
+    made = Target.parse(name).with_num_pes(3).tvm_target()
+    assert made.kind.name == "llvm"
+    assert int(made.attrs["num-cores"]) == 3
+
+
+def test_targets_and_workloads_are_keys():
+    assert len({Target.parse("x86-avx2"), Target.parse("x86-avx2")}) == 1
+    assert Workload.parse(Workload("gemm", "float32").key) == Workload("gemm", "float32")
+
+
+def test_an_unknown_workload_is_refused():
+    with pytest.raises(UnsupportedError, match="known: gemm"):
+        Workload(op="sort")
+    with pytest.raises(UnsupportedError, match="known: float32"):
+        Workload(dtype="float7")
