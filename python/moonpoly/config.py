@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import platform
 import shutil
@@ -16,6 +17,7 @@ import platformdirs
 from moonpoly.error import MoonPolyError, StorageError
 
 ENV_CACHE_DIR = "MOONPOLY_CACHE_DIR"
+ENV_DUMP_IR = "MOONPOLY_DUMP_IR"
 ENV_NUM_THREADS = "MOONPOLY_NUM_THREADS"
 ENV_RUNTIME_LIBRARY = "MOONPOLY_RUNTIME_LIBRARY"
 ENV_TVM_NUM_THREADS = "TVM_NUM_THREADS"
@@ -63,6 +65,12 @@ def cache_dir() -> Path:
     return base / package_version()
 
 
+def dump_ir_dir() -> Path | None:
+    """Return the folder that the compiler writes the module to after each phase, or None."""
+    text = os.environ.get(ENV_DUMP_IR, "").strip()
+    return Path(text) if text else None
+
+
 def runtime_library() -> Path:
     """Return the path of the C++ library: ``MOONPOLY_RUNTIME_LIBRARY``, else the installed one.
 
@@ -73,11 +81,10 @@ def runtime_library() -> Path:
     """
     if text := os.environ.get(ENV_RUNTIME_LIBRARY, "").strip():
         return Path(text)
-    import moonpoly
-
+    spec = importlib.util.find_spec("moonpoly")
     # An editable install keeps the library in site-packages and the modules in the source tree:
     # the package has several folders.
-    for folder in moonpoly.__path__:
+    for folder in (spec and spec.submodule_search_locations) or ():
         path = Path(folder) / "lib" / "libmoonpoly_runtime.so"
         if path.is_file():
             return path

@@ -29,14 +29,14 @@ def compile_model(
     ] = None,
 ) -> None:
     """Compile an ONNX model into one library that runs at any shape."""
-    import moonpoly
+    from moonpoly import compiler
 
     hints = parse_dim_hints(dim_hint or [])
     # Found out now rather than after a minute of compiling.
     config.check_writable(output)
     start = time.monotonic()
     with console.status(f"Compiling {model.name}"):
-        executable = moonpoly.compile(model, target=Target.parse(target), dim_hints=hints)
+        executable = compiler.compile(model, target=Target.parse(target), dim_hints=hints)
         executable.save(output)
     seconds = time.monotonic() - start
     size_mb = output.stat().st_size / 1e6

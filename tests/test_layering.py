@@ -1,0 +1,106 @@
+"""A module imports only what comes before it: the order below is the order of the data."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# From the ground up. What only runs a model is below all that builds one.
+LAYERS = (
+    "error",
+    "config",
+    "target",
+    "workload",
+    "_ffi_api",
+    "runtime",
+    "tir_templates",
+    "schedules",
+    "autotune",
+    "planning",
+    "compiler",
+    "benchmarks",
+    "cli",
+)
+FOLDERS = {
+    "tir_templates": ROOT / "tir_templates",
+    "schedules": ROOT / "schedules",
+    "benchmarks": ROOT / "benchmarks",
+}
+PACKAGE = ROOT / "python" / "moonpoly"
+
+
+def _modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        yield ("moonpoly", *(part for part in parts if part != "__init__")), path
+    for name, folder in FOLDERS.items():
+        for path in sorted(folder.rglob("*.py")):
+            parts = path.relative_to(folder).with_suffix("").parts
+            yield ("moonpoly", name, *(part for part in parts if part != "__init__")), path
+
+
+MODULES = dict(_modules())
+
+
+def _imports(name, path):
+    """Yield every name that a module imports, wherever in it, as dotted parts."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    package = name if path.name == "__init__.py" else name[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield tuple(alias.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            base += tuple(node.module.split(".")) if node.module else ()
+            for alias in node.names:
+                yield (*base, alias.name)
+
+
+def _case(name):
+    return pytest.param(name, id=".".join(name))
+
+
+INNER = [_case(name) for name in MODULES if len(name) > 1]
+
+
+def test_every_part_has_its_place():
+    assert {name[1] for name in MODULES if len(name) > 1} <= set(LAYERS)
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_a_module_imports_only_what_comes_before_it(name):
+    own = LAYERS.index(name[1])
+    for imported in _imports(name, MODULES[name]):
+        if imported[0] != "moonpoly":
+            continue
+        assert len(imported) > 1, "import the part that is needed, not the whole package"
+        assert imported[1] in LAYERS, f"imports {'.'.join(imported)}, which has no place"
+        assert LAYERS.index(imported[1]) <= own, f"imports {'.'.join(imported)} from above"
+
+
+@pytest.mark.parametrize("name", [_case(n) for n in MODULES if n[1:2] and n[1] in LAYERS[:6]])
+def test_what_runs_a_model_never_loads_the_compiler(name):
+    # A type for the checker and a method that only the compiler calls may name TVM.
+    if name[1] == "target":
+        return
+    heavy = {"tvm", "onnx", "xgboost", "torch"}
+    assert not heavy & {imported[0] for imported in _imports(name, MODULES[name])}
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_only_one_module_binds_the_library(name):
+    if name[1] == "_ffi_api":
+        return
+    text = MODULES[name].read_text(encoding="utf-8")
+    assert "init_ffi_api" not in text
+    assert 'get_global_func("moonpoly.' not in text
+
+
+@pytest.mark.parametrize("name", INNER)
+def test_files_stay_small(name):
+    assert len(MODULES[name].read_text(encoding="utf-8").splitlines()) <= 500

@@ -1,0 +1,60 @@
+"""The public names are these, each is documented, and importing the package stays light."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import moonpoly
+import pytest
+
+PUBLIC = {
+    "Executable",
+    "MoonPolyError",
+    "Target",
+    "Workload",
+    "__version__",
+    "compile",
+    "load",
+    "plan",
+}
+
+
+def test_the_public_names_are_these():
+    assert set(moonpoly.__all__) == PUBLIC
+    assert set(dir(moonpoly)) == PUBLIC
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC - {"__version__"}))
+def test_every_public_name_is_documented(name):
+    assert inspect.getdoc(getattr(moonpoly, name))
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("compile", ["model", "target", "dim_hints"]),
+        ("load", ["path"]),
+        ("plan", ["m", "n", "k", "b", "dtype", "target", "threads"]),
+    ],
+)
+def test_the_signatures_are_kept(name, parameters):
+    assert list(inspect.signature(getattr(moonpoly, name)).parameters) == parameters
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        moonpoly.nothing  # noqa: B018
+
+
+def test_importing_the_package_loads_no_compiler():
+    code = "import sys, moonpoly; print(*{name.split('.')[0] for name in sys.modules})"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
+    assert not {"tvm", "onnx", "xgboost", "torch", "numpy"} & set(out.stdout.split())
+
+
+def test_each_kind_of_error_has_its_own_exit_code():
+    kinds = moonpoly.MoonPolyError.__subclasses__()
+    codes = [kind.exit_code for kind in kinds]
+    assert sorted(codes) == list(range(3, 10))
