@@ -1,1 +1,1 @@
-"""Commands that measure, each peer in a process of its own."""
+"""Commands that measure MoonPoly against its peers, one process per contender."""

@@ -1,0 +1,87 @@
+"""Operands of a matrix product, cut from two large blocks that every shape shares.
+
+Fresh arrays per shape would spend most of a long benchmark on page faults. The blocks are advised
+to use huge pages, as NumPy's own large arrays are, so all contenders read and write the same kind
+of memory.
+"""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+import numpy.typing as npt
+
+_ALIGN_BYTES = 64
+_ITEM_BYTES = 4
+_PATTERN = 1_000_003  # prime, so that no row length makes the rows of a matrix equal
+_GROWTH_BYTES = 1 << 26
+
+Matrix = npt.NDArray[np.float32]
+
+
+def _aligned(num_bytes: int) -> int:
+    return -(-num_bytes // _ALIGN_BYTES) * _ALIGN_BYTES
+
+
+class _Block:
+    """Anonymous memory on huge pages where the system grants them."""
+
+    def __init__(self, fill: bool) -> None:
+        self._fill = fill
+        self._floats: Matrix = np.empty(0, np.float32)
+
+    def floats(self, num_bytes: int) -> Matrix:
+        """A float32 view of at least `num_bytes`, grown if needed."""
+        if self._floats.nbytes < num_bytes:
+            size = -(-num_bytes // _GROWTH_BYTES) * _GROWTH_BYTES
+            memory = mmap.mmap(-1, size)
+            if hasattr(mmap, "MADV_HUGEPAGE"):
+                memory.madvise(mmap.MADV_HUGEPAGE)
+            self._floats = np.frombuffer(memory, np.float32)
+            self._touch()
+        return self._floats
+
+    def _touch(self) -> None:
+        rng = np.random.default_rng(0)
+        pattern = rng.uniform(-1.0, 1.0, _PATTERN).astype(np.float32)
+        for start in range(0, self._floats.size, _PATTERN):
+            part = self._floats[start : start + _PATTERN]
+            part[:] = pattern[: part.size] if self._fill else 0.0
+
+
+class Operands:
+    """Gives A (m, k), B (k, n) filled with uniform [-1, 1) float32 values, and C (m, n)."""
+
+    def __init__(self) -> None:
+        self._inputs = _Block(fill=True)
+        self._outputs = _Block(fill=False)
+
+    def __call__(self, m: int, n: int, k: int) -> tuple[Matrix, Matrix, Matrix]:
+        """Return row-major, 64-byte aligned views; those of earlier calls lose their meaning."""
+        b_start = _aligned(m * k * _ITEM_BYTES)
+        inputs = self._inputs.floats(b_start + n * k * _ITEM_BYTES)
+        outputs = self._outputs.floats(m * n * _ITEM_BYTES)
+        first = b_start // _ITEM_BYTES
+        return (
+            inputs[: m * k].reshape(m, k),
+            inputs[first : first + k * n].reshape(k, n),
+            outputs[: m * n].reshape(m, n),
+        )
+
+
+def worst_error(a: Matrix, b: Matrix, c: Matrix, num_entries: int = 32, seed: int = 0) -> float:
+    """Largest error of sampled entries of ``c`` against float64, relative to the sum of |a||b|.
+
+    The scale is the one that bounds the rounding of any summation order, so a correct float32
+    product stays below ``k * 2**-24``, and far below in practice.
+    """
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, a.shape[0], num_entries)
+    columns = rng.integers(0, b.shape[1], num_entries)
+    left = a[rows].astype(np.float64)
+    right = b[:, columns].T.astype(np.float64)
+    exact = np.einsum("ek,ek->e", left, right)
+    scale = np.einsum("ek,ek->e", np.abs(left), np.abs(right))
+    error = np.abs(c[rows, columns] - exact) / np.maximum(scale, np.finfo(np.float32).tiny)
+    return float(error.max())

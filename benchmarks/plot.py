@@ -1,0 +1,56 @@
+"""The picture of ``moonpoly bench gemm --plot``: ratio over arithmetic intensity."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from moonpoly import config
+
+from .contenders import MODES
+from .contest import Result
+from .gemm_report import ratios
+from .peer import EXTRA, BenchmarkError
+from .shape_lists import CLASSES
+
+
+def plot_ratios(results: Sequence[Result], path: Path) -> None:
+    """Draw best peer µs / our µs over operations per byte, a panel per mode, a colour per class.
+
+    Raises
+    ------
+    BenchmarkError
+        If matplotlib is not installed.
+    StorageError
+        If the file cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise BenchmarkError(
+            f"--plot needs matplotlib, which is not installed; run: {EXTRA}"
+        ) from error
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    panels = figure.subplots(1, len(MODES), sharey=True)
+    for panel, mode in zip(panels, MODES, strict=True):
+        found = ratios(results, (mode,))
+        for kind in CLASSES:
+            chosen = [x for x in found if x.result.problem.kind == kind]
+            panel.scatter(
+                [x.result.problem.intensity for x in chosen],
+                [x.value for x in chosen],
+                s=9,
+                alpha=0.6,
+                linewidths=0,
+                label=f"{kind} ({len(chosen)})",
+            )
+        panel.axhline(1.0, color="black", linewidth=0.8)
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.set_title(f"{mode} B")
+        panel.set_xlabel("operations per byte")
+        panel.grid(True, which="both", alpha=0.2)
+    panels[0].set_ylabel("best peer µs / MoonPoly µs")
+    panels[-1].legend(fontsize=8)
+    with config.atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=140)

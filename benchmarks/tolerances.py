@@ -1,0 +1,9 @@
+"""Bounds of the benchmarks' own checks; the test suite holds them equal to its one table."""
+
+from __future__ import annotations
+
+# max |got - exact| / (|A| @ |B|) of a float32 product against float64.
+OPERATOR_REL = 2e-6
+
+# Largest error of a model's output, relative to the largest magnitude of the reference's output.
+MODEL_REL = 1e-4
