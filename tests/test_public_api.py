@@ -6,8 +6,9 @@ import inspect
 import subprocess
 import sys
 
-import moonpoly
 import pytest
+
+import moonpoly
 
 PUBLIC = {
     "Executable",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import moonpoly
 import pytest
+
+import moonpoly
 
 
 def test_shows_a_compiled_model(moonpoly_command, tiny_path):

@@ -6,6 +6,7 @@ import json
 import xml.etree.ElementTree as ElementTree
 
 import pytest
+
 from moonpoly.error import InputError
 from moonpoly.planning import Plan, draw_plan, plan
 

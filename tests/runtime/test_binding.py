@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from moonpoly.error import InputError
 from moonpoly.runtime.binding import ALIGNMENT_BYTES, bind_inputs, check_constraints
 from moonpoly.runtime.metadata import ModelMetadata, TensorSpec

@@ -7,11 +7,12 @@ import subprocess
 import sys
 import threading
 
-import moonpoly
 import numpy as np
 import pytest
-from moonpoly.error import ArtifactError, InputError, StorageError, TargetError
 from runtime import tiny_model
+
+import moonpoly
+from moonpoly.error import ArtifactError, InputError, StorageError, TargetError
 
 
 def _run(exe, n, m):

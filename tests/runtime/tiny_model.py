@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import moonpoly
 import numpy as np
+
+import moonpoly
 
 METADATA = {
     "schema": 1,
