@@ -61,11 +61,14 @@ def gemm(
     shapes: Annotated[
         Path | None, typer.Option(metavar="FILE.csv", help="A CSV with columns m, n, k.")
     ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE.svg", help="Draw the ratios of every shape.")
+    ] = None,
     threads: Threads = None,
     json: Json = None,
 ) -> None:
     """Compare matrix multiplication with ONNX Runtime, oneDNN and OpenBLAS."""
-    _call("gemm", sample=sample, seed=seed, shapes=shapes, threads=threads, json=json)
+    _call("gemm", sample=sample, seed=seed, shapes=shapes, plot=plot, threads=threads, json=json)
 
 
 @app.command()

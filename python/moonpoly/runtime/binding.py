@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -81,9 +82,9 @@ def _as_array(spec: TensorSpec, value: Any) -> np.ndarray:
 
 
 def _check(spec: TensorSpec, array: np.ndarray, bound: dict[int | str, tuple[int, str]]) -> None:
-    if array.dtype.name != spec.dtype:
+    if (dtype := _dtype_name(array.dtype)) != spec.dtype:
         raise InputError(
-            f"input {spec.name!r} must be {spec.dtype}, got {array.dtype.name}; "
+            f"input {spec.name!r} must be {spec.dtype}, got {dtype}; "
             f"convert it with .astype({spec.dtype!r})"
         )
     if array.ndim != len(spec.shape):
@@ -106,6 +107,12 @@ def _check(spec: TensorSpec, array: np.ndarray, bound: dict[int | str, tuple[int
                 f"dimension {dim} must be the same everywhere, got {known} at {where} "
                 f"and {size} at {here}"
             )
+
+
+@lru_cache(maxsize=64)
+def _dtype_name(dtype: np.dtype) -> str:
+    # NumPy builds the name anew each time, which costs more than the rest of the check.
+    return dtype.name
 
 
 def _lay_out(array: np.ndarray) -> np.ndarray:
