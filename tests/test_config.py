@@ -6,6 +6,7 @@ import errno
 import os
 
 import pytest
+
 from moonpoly import config
 from moonpoly.error import MoonPolyError, StorageError
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from moonpoly import Target, Workload, target
 from moonpoly.error import TargetError, UnsupportedError
 
