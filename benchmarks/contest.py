@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,26 +96,35 @@ class Result:
         }
 
 
-def measure(problem: Problem, peers: Sequence[Peer], protocol: Protocol) -> Result:
-    """Measure `problem` through every peer; only one of them is active at a time.
+def contend(
+    replies: Mapping[str, Mapping[str, Any]], peers: Sequence[Peer], protocol: Protocol
+) -> tuple[dict[str, dict[str, Timing]], int]:
+    """Give every prepared peer its turns; only one of them is active at a time.
 
     The order of the contenders rotates from round to round, so that none always follows the same
     neighbour. A turn during which other programs took the cores is repeated.
+
+    Parameters
+    ----------
+    replies
+        What each peer, by name, answered to ``prepare``.
+
+    Returns
+    -------
+    timings, disturbed
+        Contender → way → timing, and the number of turns that were repeated.
     """
     timings: dict[str, dict[str, Timing]] = {}
     longest_us = 0.0
-    for peer in peers:
-        reply = peer.ask(
-            "prepare", m=problem.m, n=problem.n, k=problem.k, sample_us=protocol.sample_us
-        )
-        timings[peer.name] = {}
-        for name, way in reply["ways"].items():
+    for name, reply in replies.items():
+        timings[name] = {}
+        for way_name, way in reply["ways"].items():
             timing = Timing(tuple(way["modes"]), way["error"])
             if way["dropped"]:
                 timing.samples_us.append(way["us"])
             else:
                 longest_us = max(longest_us, way["us"])
-            timings[peer.name][name] = timing
+            timings[name][way_name] = timing
     disturbed = 0
     for round_index in range(protocol.rounds_for(longest_us)):
         shift = round_index % len(peers)
@@ -125,6 +134,18 @@ def measure(problem: Problem, peers: Sequence[Peer], protocol: Protocol) -> Resu
                 if reply["stalled_share"] <= _STALLED_SHARE:
                     break
                 disturbed += 1
-            for name, us in reply["us"].items():
-                timings[peer.name][name].samples_us.append(us)
+            for way_name, us in reply["us"].items():
+                timings[peer.name][way_name].samples_us.append(us)
+    return timings, disturbed
+
+
+def measure(problem: Problem, peers: Sequence[Peer], protocol: Protocol) -> Result:
+    """Measure a product through every peer."""
+    replies = {
+        peer.name: peer.ask(
+            "prepare", m=problem.m, n=problem.n, k=problem.k, sample_us=protocol.sample_us
+        )
+        for peer in peers
+    }
+    timings, disturbed = contend(replies, peers, protocol)
     return Result(problem, timings, disturbed)

@@ -12,17 +12,16 @@ from rich.console import Console
 from moonpoly import config
 
 from . import gemm_report, machine, roofline, shape_lists
-from .contenders import MODES, MODULES
+from .contenders import GEMM_CONTENDERS, MODES
 from .contest import Protocol, Result, measure
 from .peer import Peer
 from .report import check_writable, console, print_facts, track, write_json
 from .shape_lists import Problem
+from .tolerances import OPERATOR_REL
 
 OURS = "moonpoly"
-PEERS = tuple(name for name in MODULES if name != OURS)
+PEERS = tuple(name for name in GEMM_CONTENDERS if name != OURS)
 
-# The same bound for every contender: float32 rounding grows at most with k, in practice with √k.
-_MAX_ERROR = 1e-5
 _OVERHEAD = Problem("overhead", 1, 1, 1)
 
 
@@ -50,11 +49,11 @@ def _check(result: Result) -> None:
 
     for contender, ways in result.timings.items():
         for way, timing in ways.items():
-            if not timing.error <= _MAX_ERROR:
+            if not timing.error <= OPERATOR_REL:
                 p = result.problem
                 raise BenchmarkError(
                     f"{contender}/{way} is wrong at {p.m}x{p.n}x{p.k}: error {timing.error:.1e}, "
-                    f"at most {_MAX_ERROR:.0e} expected"
+                    f"at most {OPERATOR_REL:.0e} expected"
                 )
 
 

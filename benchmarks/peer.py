@@ -58,7 +58,7 @@ class Peer:
     Parameters
     ----------
     name
-        Contender, see `moonpoly.benchmarks.contenders.MODULES`.
+        Contender, see `moonpoly.benchmarks.contenders`.
     threads
         Number of threads that it may use.
     module

@@ -9,12 +9,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
 
 Matrix = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
 CONSTANT = "constant"
 DYNAMIC = "dynamic"
 MODES = (CONSTANT, DYNAMIC)
@@ -53,12 +54,41 @@ class Contender(Protocol):
         """Prepare every way of computing ``c = a @ b`` for a (m, k), b (k, n), c (m, n)."""
 
 
-MODULES = {
-    "moonpoly": "moonpoly",
-    "onnxruntime": "onnxruntime",
-    "onednn": "onednn",
-    "openblas": "openblas",
-}
+GEMM_CONTENDERS = ("moonpoly", "onnxruntime", "onednn", "openblas")
+MODEL_CONTENDERS = ("moonpoly", "onnxruntime")
+
+
+class ModelContender(Protocol):
+    """A way of running whole models under measurement."""
+
+    def facts(self) -> dict[str, str]:
+        """Version and threads."""
+
+    def load(self, path: str) -> None:
+        """Load a model file, ready to be bound."""
+
+    def bind(self, inputs: dict[str, Array]) -> BoundModel:
+        """Fix the inputs of the following calls."""
+
+
+@dataclass(frozen=True)
+class BoundModel:
+    """A loaded model with its inputs: `call` runs it, `outputs` gives the last outputs by name."""
+
+    call: Callable[[], object]
+    outputs: Callable[[], dict[str, Array]]
+
+
+def create_model(name: str, threads: int) -> ModelContender:
+    """Load the contender `name` for whole models, set to `threads` threads.
+
+    Raises
+    ------
+    ImportError
+        If the library behind it is not installed.
+    """
+    module = importlib.import_module(f"{__name__}.{name}_model")
+    return cast(ModelContender, module.create(threads))
 
 
 def create(name: str, threads: int) -> Contender:
@@ -69,5 +99,5 @@ def create(name: str, threads: int) -> Contender:
     ImportError
         If the library behind it is not installed.
     """
-    module = importlib.import_module(f"{__name__}.{MODULES[name]}_gemm")
+    module = importlib.import_module(f"{__name__}.{name}_gemm")
     return cast(Contender, module.create(threads))
