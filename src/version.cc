@@ -9,8 +9,6 @@ namespace moonpoly {
 
 static tvm::ffi::String Version() { return MOONPOLY_VERSION; }
 
-TVM_FFI_STATIC_INIT_BLOCK() {
-  tvm::ffi::reflection::GlobalDef().def("moonpoly.version", Version);
-}
+TVM_FFI_STATIC_INIT_BLOCK() { tvm::ffi::reflection::GlobalDef().def("moonpoly.version", Version); }
 
 }  // namespace moonpoly

@@ -16,7 +16,7 @@ from moonpoly.workload import Workload
 
 if TYPE_CHECKING:
     from moonpoly.compiler import compile
-    from moonpoly.planning import plan
+    from moonpoly.planning.plans import plan
     from moonpoly.runtime import Executable, load
 
 __version__ = package_version()

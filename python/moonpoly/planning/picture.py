@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from html import escape
 
-from moonpoly.planning.plan import Plan, Region
+from moonpoly.planning.plans import Plan, Region
 
 # Fills that stay apart for colour-blind readers and under black text.
 _FILLS = ("#8ecae6", "#ffd166", "#95d5b2", "#f4a6a0", "#cdb4db", "#f9c99b", "#b8d8be", "#d0d4dc")
