@@ -1,0 +1,52 @@
+"""Small ONNX models for the command line's tests."""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+OPSET = 17
+WEIGHT = np.random.default_rng(7).standard_normal((12, 20)).astype(np.float32)
+
+
+def _model(nodes, inputs, outputs, initializers=()) -> ModelProto:
+    graph = helper.make_graph(nodes, "graph", inputs, outputs, list(initializers))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8)
+
+
+def _tensor(name, shape):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+
+
+def linear() -> ModelProto:
+    """``y = max(x @ w, 0)`` with a dynamic number of rows."""
+    return _model(
+        [
+            helper.make_node("MatMul", ["x", "w"], ["h"], name="project"),
+            helper.make_node("Relu", ["h"], ["y"], name="activate"),
+        ],
+        [_tensor("x", ["rows", 12])],
+        [_tensor("y", ["rows", 20])],
+        [numpy_helper.from_array(WEIGHT, "w")],
+    )
+
+
+def unsupported() -> ModelProto:
+    """A model with an operator that no front end knows."""
+    return _model(
+        [helper.make_node("Unheard", ["x"], ["y"], name="strange", domain="")],
+        [_tensor("x", ["rows", 12])],
+        [_tensor("y", ["rows", 12])],
+    )
+
+
+def cyclic() -> ModelProto:
+    """A graph that is no graph: a node reads what a later one writes."""
+    return _model(
+        [
+            helper.make_node("Add", ["x", "b"], ["a"], name="first"),
+            helper.make_node("Relu", ["a"], ["b"], name="second"),
+        ],
+        [_tensor("x", ["rows", 12])],
+        [_tensor("b", ["rows", 12])],
+    )
