@@ -1,0 +1,161 @@
+"""From an ONNX model to a model library: import, rewrite, generate code, link."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import tvm
+from tvm import relax
+from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
+
+from moonpoly import config
+from moonpoly.autotune import load_artifact
+from moonpoly.compiler import lower
+from moonpoly.compiler.frontend import ImportedModel, ModelSource, import_model
+from moonpoly.compiler.metadata import add_metadata, model_metadata
+from moonpoly.compiler.pipeline import lowering_phases, rewriting_phases, run_phases
+from moonpoly.compiler.sites import SiteTable, combined_digest
+from moonpoly.error import InputError, MoonPolyError
+from moonpoly.runtime import Executable
+from moonpoly.target import Target, host_target
+from moonpoly.workload import Workload
+
+if TYPE_CHECKING:
+    from moonpoly.autotune import Artifact
+
+_WORKLOAD = Workload(op="gemm", dtype="float32")
+# Keys of a manifest that speak of the artifact's own files; the kernels are in the model now.
+_FILE_KEYS = ("digest", "kernels_digest")
+
+DimHints = Mapping[str, tuple[int, int]]
+
+
+def compile(
+    model: ModelSource,
+    target: Target | str | None = None,
+    dim_hints: DimHints | None = None,
+) -> Executable:
+    """Compile an ONNX model so that it runs at any size of its symbolic dimensions.
+
+    Parameters
+    ----------
+    model
+        Path or content of an ONNX file, or a parsed model.
+    target
+        The machine to compile for, or its name; this machine by default.
+    dim_hints
+        Symbolic dimension → smallest and largest size that is expected. A hint guides, it doesn't
+        restrict: any other size runs as well.
+
+    Returns
+    -------
+    executable
+        The loaded model, in a temporary file until it is saved.
+
+    Raises
+    ------
+    ModelError
+        If the model is not valid ONNX.
+    UnsupportedError
+        If it uses an operator that can't be compiled; all such are named.
+    InputError
+        If a hint names no symbolic dimension of the model, or its range is empty.
+    TargetError
+        If the target is unknown or this machine can't run it.
+    StorageError
+        If a file can't be read or written.
+    """
+    target = _resolve(target)
+    target.require_host()
+    folder = Path(tempfile.mkdtemp(prefix="moonpoly-"))
+    path = folder / "model.so"
+    build_library(model, target, dim_hints or {}, path)
+    return Executable(path, owned_folder=folder)
+
+
+def build_library(
+    model: ModelSource, target: Target, dim_hints: DimHints, path: Path
+) -> dict[str, Any]:
+    """Compile ``model`` into the shared library ``path`` and return its metadata.
+
+    The library holds the VM's code, the weights, the generated kernels, the epilogues and the
+    micro-kernels. Raises as :func:`compile` does, except that the target needn't be this machine.
+    """
+    imported = import_model(model)
+    _check_hints(imported, dim_hints)
+    artifact = load_artifact(target, _WORKLOAD)
+    table = SiteTable(
+        digest=_digest(imported, artifact, target, dim_hints),
+        lanes=target.vector_lanes[_WORKLOAD.dtype],
+    )
+    tvm_target = target.tvm_target()
+    with tvm_target:
+        mod = run_phases(imported.module, rewriting_phases(table) + lowering_phases(tvm_target))
+    manifest = {key: value for key, value in artifact.manifest.items() if key not in _FILE_KEYS}
+    metadata = model_metadata(imported, table, target, {_WORKLOAD.key: manifest}, dim_hints)
+    executable = generate(add_metadata(mod, metadata), tvm_target)
+    with config.atomic_file(path) as temp:
+        try:
+            executable.export_library(str(temp), addons=[str(artifact.object_path)])
+        except RuntimeError as err:
+            raise MoonPolyError(
+                f"the linker failed: {_last_line(err)}; a C++ compiler (g++ or clang++) is needed"
+            ) from err
+    return metadata
+
+
+def describe(model: ModelSource, target: Target | str | None = None) -> dict[str, Any]:
+    """Return the metadata that ``model`` would have, without generating code.
+
+    It has no artifact and no digest of one. Raises :class:`ModelError`, :class:`UnsupportedError`,
+    :class:`StorageError` and :class:`TargetError` as :func:`compile` does.
+    """
+    target = _resolve(target)
+    imported = import_model(model)
+    table = SiteTable(digest=imported.digest, lanes=target.vector_lanes[_WORKLOAD.dtype])
+    run_phases(imported.module, rewriting_phases(table))
+    return model_metadata(imported, table, target, {}, {})
+
+
+def generate(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+    """Generate the VM's code and machine code for a module that all phases have run on."""
+    builder = relax.ExecBuilder()
+    rest = _vmcodegen(builder, mod)
+    return _vmlink(builder, target, _filter_tir(rest), tir_pipeline=lower.PIPELINE)
+
+
+def _resolve(target: Target | str | None) -> Target:
+    if target is None:
+        return host_target()
+    return Target.parse(target) if isinstance(target, str) else target
+
+
+def _check_hints(model: ImportedModel, dim_hints: DimHints) -> None:
+    names = set(model.dim_names.values())
+    for name, (low, high) in dim_hints.items():
+        if name not in names:
+            known = ", ".join(sorted(names)) or "none, all sizes are fixed"
+            raise InputError(f"no symbolic dimension {name!r} in the model; it has {known}")
+        if not 1 <= low <= high:
+            raise InputError(f"hint {name}={low}:{high} is no range of sizes; give LOW:HIGH ≥ 1")
+
+
+def _digest(model: ImportedModel, artifact: Artifact, target: Target, dim_hints: DimHints) -> str:
+    return combined_digest(
+        [
+            model.digest,
+            artifact.manifest["digest"],
+            config.package_version(),
+            tvm.__version__,
+            target.to_dict(),
+            {name: list(bounds) for name, bounds in dim_hints.items()},
+        ]
+    )
+
+
+def _last_line(err: Exception) -> str:
+    lines = [line.strip() for line in str(err).splitlines() if line.strip()]
+    return lines[-1] if lines else type(err).__name__

@@ -1,0 +1,143 @@
+"""Giving every dimension and input a name that the importer keeps, and remembering the model's."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import onnx
+
+from moonpoly.error import ModelError
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_OPERATOR = re.compile(r"\+|-|\*|//|/")
+
+Dim = int | str
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output as the model's author named it.
+
+    Parameters
+    ----------
+    name
+        The tensor's name in the ONNX graph.
+    dtype
+        NumPy's name of the element type.
+    shape
+        Sizes; a string is a symbolic dimension or an expression of such.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the form kept in a model's metadata."""
+        return {"name": self.name, "dtype": self.dtype, "shape": list(self.shape)}
+
+
+@dataclass(frozen=True)
+class NamedInputs:
+    """The model's inputs after naming.
+
+    Parameters
+    ----------
+    specs
+        The inputs in order, with the names of the ONNX file.
+    dim_names
+        Symbol in the Relax function → symbolic dimension's name in the ONNX file.
+    """
+
+    specs: tuple[TensorSpec, ...]
+    dim_names: dict[str, str]
+
+
+def name_dims(proto: onnx.ModelProto) -> NamedInputs:
+    """Rewrite ``proto``'s inputs in place so that every unknown dimension has its own symbol.
+
+    The importer gives all unnamed dimensions one variable, which forces them to be equal, and
+    takes -1 literally. Dimensions of equal name stay equal. An input whose initialiser is in the
+    graph is a constant, so it is not listed.
+
+    Raises
+    ------
+    ModelError
+        If an input is not a tensor, or its rank is unknown.
+    """
+    constants = {tensor.name for tensor in proto.graph.initializer}
+    inputs = [value for value in proto.graph.input if value.name not in constants]
+    plain = {
+        dim.dim_param
+        for value in inputs
+        for dim in value.type.tensor_type.shape.dim
+        if dim.dim_param and not _OPERATOR.search(dim.dim_param)
+    }
+    symbols = _Symbols()
+    # Plain names take their symbols first, so that expressions and unnamed ones give way.
+    for name in sorted(plain):
+        symbols.of(name)
+    specs = [_name_input(value, plain, symbols) for value in inputs]
+    return NamedInputs(specs=tuple(specs), dim_names=symbols.names)
+
+
+def _name_input(value: onnx.ValueInfoProto, plain: set[str], symbols: _Symbols) -> TensorSpec:
+    kind = value.type.WhichOneof("value")
+    if kind != "tensor_type" or not value.type.tensor_type.HasField("shape"):
+        what = "is not a tensor" if kind != "tensor_type" else "has no rank"
+        raise ModelError(
+            f"input {value.name!r} {what}; export the model with the input's rank and dtype"
+        )
+    tensor = value.type.tensor_type
+    if tensor.elem_type == onnx.TensorProto.UNDEFINED:
+        raise ModelError(f"input {value.name!r} has no dtype; export the model with it")
+    shape: list[Dim] = []
+    for axis, dim in enumerate(tensor.shape.dim):
+        if dim.dim_value > 0:
+            shape.append(dim.dim_value)
+            continue
+        text = dim.dim_param.replace(" ", "")
+        atoms = [a for a in _OPERATOR.split(text) if a and not a.isdecimal()]
+        if _OPERATOR.search(text) and atoms and all(atom in plain for atom in atoms):
+            # An expression of other inputs' dimensions ("past+sequence") is checked at run time.
+            dim.dim_param = "".join(
+                symbols.of(part) if part in plain else part
+                for part in re.split(f"({_OPERATOR.pattern})", text)
+            )
+            shape.append(text)
+            continue
+        name = dim.dim_param or _unnamed(value.name, axis, plain)
+        dim.ClearField("dim_value")
+        dim.dim_param = symbols.of(name)
+        shape.append(name)
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    return TensorSpec(name=value.name, dtype=dtype, shape=tuple(shape))
+
+
+def _unnamed(tensor: str, axis: int, taken: set[str]) -> str:
+    name = f"{tensor}_dim{axis}"
+    while name in taken:
+        name += "_"
+    return name
+
+
+class _Symbols:
+    """Identifiers for dimension names, unique and stable."""
+
+    def __init__(self) -> None:
+        self.names: dict[str, str] = {}
+        self._by_name: dict[str, str] = {}
+
+    def of(self, name: str) -> str:
+        if name in self._by_name:
+            return self._by_name[name]
+        base = re.sub(r"\W", "_", name)
+        if not _IDENTIFIER.fullmatch(base):
+            base = f"dim_{base}"
+        symbol, count = base, 1
+        while symbol in self.names:
+            symbol, count = f"{base}_{count}", count + 1
+        self.names[symbol] = name
+        self._by_name[name] = symbol
+        return symbol

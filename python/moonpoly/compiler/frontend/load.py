@@ -1,0 +1,132 @@
+"""Reading an ONNX model from a path, bytes or a proto, and refusing what is not one."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import onnx
+from google.protobuf.message import DecodeError, EncodeError
+
+from moonpoly.error import ModelError, StorageError
+
+# What `compile` takes: a file, its content, or a parsed model.
+ModelSource: TypeAlias = "str | Path | bytes | onnx.ModelProto"
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A valid ONNX model with its weights in memory.
+
+    Parameters
+    ----------
+    proto
+        The model; local functions are inlined.
+    name
+        How messages call it: the file's stem, or the graph's name.
+    digest
+        SHA-256 of the model's content, weights included.
+    """
+
+    proto: onnx.ModelProto
+    name: str
+    digest: str
+
+
+def load_model(source: ModelSource) -> LoadedModel:
+    """Read and check a model.
+
+    Raises
+    ------
+    ModelError
+        If it is not ONNX, is truncated, lacks its external weights, or its graph is invalid.
+    StorageError
+        If the file can't be read.
+    """
+    if isinstance(source, onnx.ModelProto):
+        proto, label = _copy(source), "the given model"
+        name = proto.graph.name or "model"
+    elif isinstance(source, bytes):
+        proto, label = _parse(source, "the given bytes"), "the given bytes"
+        name = proto.graph.name or "model"
+    else:
+        path = Path(source)
+        proto, label, name = _read(path), str(path), path.stem
+    _check_content(proto, label)
+    digest = _digest(proto)
+    if proto.functions:
+        proto = onnx.inliner.inline_local_functions(proto)
+    return LoadedModel(proto=proto, name=name, digest=digest)
+
+
+def _copy(model: onnx.ModelProto) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    return copy
+
+
+def _read(path: Path) -> onnx.ModelProto:
+    try:
+        data = path.read_bytes()
+    except OSError as err:
+        raise StorageError(
+            f"can't read model {path}: {err.strerror or err}; give the path of an .onnx file"
+        ) from err
+    proto = _parse(data, str(path))
+    try:
+        onnx.load_external_data_for_model(proto, str(path.parent))
+    except (OSError, onnx.checker.ValidationError, ValueError) as err:
+        raise ModelError(
+            f"{path} keeps weights in other files, which can't be read: {_one_line(err)}; "
+            f"put them beside the model"
+        ) from err
+    return proto
+
+
+def _parse(data: bytes, label: str) -> onnx.ModelProto:
+    try:
+        proto = onnx.load_model_from_string(data)
+    except DecodeError as err:
+        raise ModelError(
+            f"{label} is not an ONNX model, or is truncated ({len(data)} bytes read); "
+            f"export the model again"
+        ) from err
+    return proto
+
+
+def _check_content(proto: onnx.ModelProto, label: str) -> None:
+    # Protobuf reads an empty file, and many a foreign one, as a message without fields.
+    if proto.ir_version < 3 or not proto.opset_import or not proto.graph.output:
+        raise ModelError(
+            f"{label} is not an ONNX model: expected an IR version ≥ 3, an opset and graph "
+            f"outputs, got IR version {proto.ir_version}, {len(proto.opset_import)} opsets, "
+            f"{len(proto.graph.output)} outputs"
+        )
+    try:
+        onnx.checker.check_model(proto)
+    except onnx.checker.ValidationError as err:
+        raise ModelError(
+            f"{label} is not a valid ONNX graph: {_one_line(err)}; export the model again"
+        ) from err
+    except (EncodeError, ValueError):
+        # Above protobuf's 2 GB the checker can't serialise the model; the import checks it anyway.
+        return
+
+
+def _digest(proto: onnx.ModelProto) -> str:
+    """Hash the graph and its weights apart, so that models above 2 GB have a digest too."""
+    sha = hashlib.sha256()
+    skeleton = onnx.ModelProto()
+    skeleton.CopyFrom(proto)
+    for tensor in skeleton.graph.initializer:
+        sha.update(tensor.raw_data)
+        tensor.ClearField("raw_data")
+    sha.update(skeleton.SerializeToString(deterministic=True))
+    return sha.hexdigest()
+
+
+def _one_line(err: Exception) -> str:
+    lines = [line.strip() for line in str(err).splitlines() if line.strip()]
+    return lines[0].rstrip(".") if lines else type(err).__name__

@@ -1,0 +1,65 @@
+"""The JSON document that a compiled model carries, and the Relax function that returns it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import relax
+
+from moonpoly import config
+from moonpoly.compiler.frontend import ImportedModel
+from moonpoly.compiler.sites import SiteTable
+from moonpoly.target import Target
+
+# The version of the document's layout; the runtime refuses another.
+SCHEMA = 1
+FUNCTION = "moonpoly_metadata"
+
+
+def model_metadata(
+    model: ImportedModel,
+    table: SiteTable,
+    target: Target,
+    artifacts: Mapping[str, Mapping[str, Any]],
+    dim_hints: Mapping[str, tuple[int, int]],
+) -> dict[str, Any]:
+    """Return what the runtime and ``moonpoly inspect`` need to know of a model.
+
+    Parameters
+    ----------
+    artifacts
+        Workload key → the manifest of the artifact that its call sites use.
+    dim_hints
+        Symbolic dimension → the range that the user expects.
+    """
+    return {
+        "schema": SCHEMA,
+        "moonpoly": config.package_version(),
+        "tvm": tvm.__version__,
+        "target": target.to_dict(),
+        "digest": table.digest,
+        "name": model.name,
+        "inputs": [spec.to_dict() for spec in model.inputs],
+        "outputs": [spec.to_dict() for spec in model.outputs],
+        "constraints": [],
+        "dim_hints": {name: list(bounds) for name, bounds in dim_hints.items()},
+        "report": [entry.to_dict() for entry in table.report],
+        "artifacts": {key: dict(manifest) for key, manifest in artifacts.items()},
+        "sites": [site.to_dict() for site in table.sites],
+    }
+
+
+def add_metadata(mod: tvm.IRModule, metadata: Mapping[str, Any]) -> tvm.IRModule:
+    """Return ``mod`` with the function that returns ``metadata`` as a tensor of bytes."""
+    text = json.dumps(metadata, separators=(",", ":"), ensure_ascii=False)
+    data = np.frombuffer(text.encode(), dtype=np.uint8)
+    builder = relax.BlockBuilder()
+    with builder.function(FUNCTION, []):
+        builder.emit_func_output(relax.const(data, "uint8"))
+    mod = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
+    mod[FUNCTION] = builder.get()[FUNCTION].with_attr("global_symbol", FUNCTION)
+    return mod

@@ -1,0 +1,262 @@
+"""Fuse the element-wise operators that follow an intrinsic into its epilogue.
+
+Requires: matmul and conv2d rewritten, constants folded, everything in dataflow blocks. Ensures: an
+intrinsic whose result is used by element-wise operators only computes them on each block of the
+output while it is in cache. Functional: returns a new module with one PrimFunc
+``moonpoly_epilogue_<k>`` for each distinct expression.
+
+A group starts with the call and takes, in program order, operators of the epilogue table whose
+result has the output's shape and whose other operands are constants or broadcast over a block as a
+column vector, row vector, scalar or whole. Values may be used many times inside the group, only the
+last one outside. The fused call stands in the last one's place, where all operands are available.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from moonpoly.compiler.passes import rewrite_conv2d, rewrite_matmul
+from moonpoly.compiler.passes.broadcast import conv2d_operand, matmul_operand
+from moonpoly.compiler.passes.dims import Dim, dtype_of, is_static, same_shape, shape_of
+from moonpoly.compiler.passes.epilogue_function import Ref, Step, build_epilogue
+from moonpoly.compiler.passes.epilogue_ops import find_rule
+from moonpoly.compiler.passes.fold_constant import constant_array
+from moonpoly.compiler.sites import Epilogue, OperandKind, SiteTable
+
+_INTRINSICS = (rewrite_matmul.INTRINSIC, rewrite_conv2d.INTRINSIC)
+_CALL_DPS = tvm.ir.Op.get("relax.call_dps_packed")
+
+
+@tvm.transform.module_pass(opt_level=0, name="FuseEpilogue")
+class FuseEpilogue:
+    """Module pass: see the module's description."""
+
+    def __init__(self, table: SiteTable) -> None:
+        self.table = table
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        """Fuse in every Relax function."""
+        functions = _EpilogueFunctions(self.table.lanes)
+        fuser = _Fuser(mod)
+        for gvar, func in mod.functions_items():
+            if isinstance(func, relax.Function):
+                fuser.plan(_find_groups(func), self.table, functions)
+                fuser.builder_.update_func(gvar, fuser.visit_expr(func))
+        mod = fuser.builder_.get()
+        for name, func in functions.by_name.items():
+            mod[name] = func
+        return mod
+
+
+@dataclass
+class _Group:
+    """The members of one epilogue, and what they read from outside."""
+
+    anchor: relax.VarBinding
+    members: list[relax.VarBinding] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    operands: list[relax.Expr] = field(default_factory=list)
+    kinds: list[OperandKind] = field(default_factory=list)
+
+
+class _EpilogueFunctions:
+    """The PrimFuncs of a model, one for each distinct expression."""
+
+    def __init__(self, lanes: int) -> None:
+        self.by_name: dict[str, tvm.tirx.PrimFunc] = {}
+        self._lanes = lanes
+        self._by_hash: dict[int, list[tuple[str, tvm.tirx.PrimFunc]]] = {}
+
+    def name_of(self, group: _Group) -> str:
+        func = build_epilogue(group.steps, group.kinds, self._lanes)
+        alike = self._by_hash.setdefault(tvm_ffi.structural_hash(func), [])
+        for name, known in alike:
+            if tvm_ffi.structural_equal(func, known):
+                return name
+        name = f"moonpoly_epilogue_{len(self.by_name)}"
+        alike.append((name, func))
+        self.by_name[name] = func.with_attr("global_symbol", name)
+        return name
+
+
+@mutator
+class _Fuser(PyExprMutator):
+    def __init__(self, mod: tvm.IRModule) -> None:
+        super().__init__(mod)
+        self._absorbed: set[relax.Var] = set()
+        self._fused: dict[relax.Var, relax.Expr] = {}
+
+    def plan(
+        self, groups: Sequence[_Group], table: SiteTable, functions: _EpilogueFunctions
+    ) -> None:
+        for group in groups:
+            call = group.anchor.value
+            site = table.find(int(call.args[1].fields[0].value))
+            site.epilogue = Epilogue(functions.name_of(group), tuple(group.kinds))
+            last = group.members[-1].var
+            self._absorbed.update([group.anchor.var, *(b.var for b in group.members[:-1])])
+            self._fused[last] = relax.call_dps_packed(
+                call.args[0], [*call.args[1].fields, *group.operands], out_ty=call.ty_args[0]
+            )
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        if binding.var in self._absorbed:
+            return
+        if binding.var in self._fused:
+            binding = relax.VarBinding(binding.var, self._fused[binding.var])
+        super().visit_var_binding_(binding)
+
+
+def _find_groups(func: relax.Function) -> list[_Group]:
+    groups: list[_Group] = []
+    for block in func.body.blocks:
+        if not isinstance(block, relax.DataflowBlock):
+            continue
+        users = relax.analysis.udchain(block)
+        bindings = [b for b in block.bindings if isinstance(b, relax.VarBinding)]
+        taken: set[relax.Var] = set()
+        for position, binding in enumerate(bindings):
+            if not _is_intrinsic(binding.value) or not isinstance(binding.var, relax.DataflowVar):
+                continue
+            group = _grow(binding, bindings[position + 1 :], users, taken)
+            if group is not None:
+                groups.append(group)
+                taken.update(b.var for b in group.members)
+    return groups
+
+
+def _is_intrinsic(expr: relax.Expr) -> bool:
+    return (
+        isinstance(expr, tvm.ir.Call)
+        and expr.op == _CALL_DPS
+        and isinstance(expr.args[0], relax.ExternFunc)
+        and expr.args[0].global_symbol in _INTRINSICS
+    )
+
+
+def _grow(
+    anchor: relax.VarBinding,
+    following: Sequence[relax.VarBinding],
+    users: dict[relax.Var, Sequence[relax.Var]],
+    taken: set[relax.Var],
+) -> _Group | None:
+    """Return the longest group that starts at ``anchor``, or None if nothing can be fused."""
+    group = _Group(anchor)
+    position_of = {anchor.var: -1}
+    # What the longest prefix with one output has; a later member may yet close over an open value.
+    best = 0
+    for binding in following:
+        if binding.var in taken or not _reads(binding.value, position_of):
+            continue
+        step = _as_step(binding.value, group, position_of)
+        if step is None:
+            continue
+        position_of[binding.var] = len(group.members)
+        group.members.append(binding)
+        group.steps.append(step)
+        if _has_one_output(position_of, users):
+            best = len(group.members)
+        if not isinstance(binding.var, relax.DataflowVar):
+            break
+    return _truncate(group, best) if best else None
+
+
+def _reads(expr: relax.Expr, position_of: dict[relax.Var, int]) -> bool:
+    return isinstance(expr, tvm.ir.Call) and any(
+        isinstance(arg, relax.Var) and arg in position_of for arg in expr.args
+    )
+
+
+def _has_one_output(
+    position_of: dict[relax.Var, int], users: dict[relax.Var, Sequence[relax.Var]]
+) -> bool:
+    last = max(position_of.values())
+    return all(
+        all(user in position_of for user in users.get(var, ()))
+        for var, position in position_of.items()
+        if position != last
+    )
+
+
+def _as_step(call: tvm.ir.Call, group: _Group, position_of: dict[relax.Var, int]) -> Step | None:
+    """Return ``call`` as a step of ``group``, whose operands grow by what it reads; else None."""
+    out_shape = shape_of(group.anchor.value)
+    shape = shape_of(call)
+    if find_rule(call) is None or dtype_of(call) != "float32":
+        return None
+    if out_shape is None or shape is None or not same_shape(shape, out_shape):
+        return None
+    args: list[Ref | float] = []
+    fresh: list[tuple[relax.Expr, OperandKind]] = []
+    for expr in call.args:
+        if not isinstance(expr.ty, relax.TensorType):
+            continue
+        if isinstance(expr, relax.Var) and expr in position_of:
+            args.append(Ref("step", position_of[expr]))
+            continue
+        value = constant_array(expr)
+        if value is not None and value.size == 1:
+            args.append(float(value.reshape(())))
+            continue
+        known = [*group.operands, *(operand for operand, _ in fresh)]
+        index = next((k for k, operand in enumerate(known) if operand.same_as(expr)), None)
+        if index is None:
+            kind = _kind(expr, group, out_shape)
+            if kind is None:
+                return None
+            index = len(known)
+            fresh.append((expr, kind))
+        args.append(Ref("operand", index))
+    group.operands.extend(operand for operand, _ in fresh)
+    group.kinds.extend(kind for _, kind in fresh)
+    return Step(call, tuple(args))
+
+
+def _kind(expr: relax.Expr, group: _Group, out_shape: Sequence[Dim]) -> OperandKind | None:
+    shape = shape_of(expr)
+    if shape is None or dtype_of(expr) != "float32":
+        return None
+    callee, arguments = group.anchor.value.args
+    if callee.global_symbol == rewrite_conv2d.INTRINSIC:
+        return conv2d_operand(shape, out_shape)
+    b_shape = shape_of(arguments.fields[2])
+    assert b_shape is not None, "rewritten operands have known shapes"
+    # A packed B has a dimension more than a matrix.
+    matrix_dims = 3 if constant_array(arguments.fields[2]) is not None else 2
+    folds = all(is_static(dim, 1) for dim in b_shape[:-matrix_dims])
+    return matmul_operand(shape, out_shape, folds=folds)
+
+
+def _truncate(group: _Group, size: int) -> _Group:
+    """Return the group of the first ``size`` members, without the operands that it doesn't read."""
+    steps = group.steps[:size]
+    read = sorted(
+        {arg.index for step in steps for arg in step.args if _is_operand(arg)}  # type: ignore[union-attr]
+    )
+    renumbered = {old: new for new, old in enumerate(read)}
+    return _Group(
+        anchor=group.anchor,
+        members=group.members[:size],
+        steps=[
+            Step(
+                step.call,
+                tuple(
+                    Ref("operand", renumbered[arg.index]) if _is_operand(arg) else arg  # type: ignore[union-attr]
+                    for arg in step.args
+                ),
+            )
+            for step in steps
+        ],
+        operands=[group.operands[old] for old in read],
+        kinds=[group.kinds[old] for old in read],
+    )
+
+
+def _is_operand(arg: Ref | float) -> bool:
+    return isinstance(arg, Ref) and arg.kind == "operand"

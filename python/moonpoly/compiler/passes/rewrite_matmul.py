@@ -1,0 +1,153 @@
+"""Turn every ``relax.matmul`` into a call of the run-time intrinsic ``moonpoly.matmul``.
+
+Requires: constants folded, bindings in A-normal form. Ensures: what is left as ``relax.matmul`` is
+in the site table's report with the reason. Functional: returns a new module.
+
+- A vector operand becomes a matrix of one row or column.
+- A transposition of the last two dimensions is absorbed: A with ``trans_a``, B as
+  ``"transposed"``. One that also moves other dimensions keeps only what moves those.
+- A constant B is packed into panels here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+from tvm import relax
+from tvm.relax.expr_functor import PyExprMutator, mutator
+
+from moonpoly.compiler.passes.dims import dtype_of, shape_of
+from moonpoly.compiler.passes.fold_constant import constant_array
+from moonpoly.compiler.passes.labels import node_labels
+from moonpoly.compiler.passes.pack_weight import pack_weight
+from moonpoly.compiler.sites import SiteTable
+
+INTRINSIC = "moonpoly.matmul"
+_MATMUL = tvm.ir.Op.get("relax.matmul")
+_PERMUTE = tvm.ir.Op.get("relax.permute_dims")
+
+
+@tvm.transform.module_pass(opt_level=0, name="RewriteMatmul")
+class RewriteMatmul:
+    """Module pass: see the module's description."""
+
+    def __init__(self, table: SiteTable) -> None:
+        self.table = table
+
+    def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
+        """Rewrite in every Relax function."""
+        rewriter = _Rewriter(mod, self.table)
+        for gvar, func in mod.functions_items():
+            if isinstance(func, relax.Function):
+                rewriter.labels = node_labels(func)
+                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
+        return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
+
+
+@dataclass(frozen=True)
+class _Operand:
+    """A matrix operand: the tensor to pass and whether its last two dimensions are swapped."""
+
+    tensor: relax.Expr
+    transposed: bool = False
+
+
+@mutator
+class _Rewriter(PyExprMutator):
+    def __init__(self, mod: tvm.IRModule, table: SiteTable) -> None:
+        super().__init__(mod)
+        self.labels: dict[relax.Var, str] = {}
+        self._table = table
+        self._node = ""
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        self._node = self.labels.get(binding.var, binding.var.name)
+        super().visit_var_binding_(binding)
+
+    def visit_call_(self, op: tvm.ir.Call) -> relax.Expr:
+        call = self.visit_expr_post_order(op)
+        if not isinstance(call, tvm.ir.Call) or call.op != _MATMUL:
+            return call
+        reason = self._obstacle(call)
+        if reason:
+            self._table.leave("matmul", self._node, reason)
+            return call
+        return self._rewrite(call)
+
+    def _obstacle(self, call: tvm.ir.Call) -> str:
+        """Return why the intrinsic can't take this call, or an empty string."""
+        dtypes = [dtype_of(expr) for expr in (*call.args, call)]
+        if dtypes != ["float32"] * 3:
+            return f"no micro-kernels for {' × '.join(dtypes[:2])} → {dtypes[2]}, only for float32"
+        for name, expr in (("A", call.args[0]), ("B", call.args[1]), ("the output", call)):
+            if shape_of(expr) is None:
+                return f"the shape of {name} is not known before run time"
+        return ""
+
+    def _rewrite(self, call: tvm.ir.Call) -> relax.Expr:
+        a = self._matrix_a(call.args[0])
+        b, layout = self._matrix_b(call.args[1])
+        site = self._table.add("matmul", self._node, trans_a=a.transposed, **layout)
+        out_shape = shape_of(call)
+        assert out_shape is not None, "checked by _obstacle()"
+        matrix_shape = list(out_shape)
+        if len(shape_of(call.args[0]) or ()) == 1:
+            matrix_shape.insert(len(matrix_shape) - (len(shape_of(call.args[1]) or ()) > 1), _one())
+        if len(shape_of(call.args[1]) or ()) == 1:
+            matrix_shape.append(_one())
+        result = relax.call_dps_packed(
+            INTRINSIC,
+            [relax.prim_value(site.id), a.tensor, b],
+            out_ty=relax.TensorType(matrix_shape, "float32"),
+        )
+        if len(matrix_shape) == len(out_shape):
+            return result
+        return relax.op.reshape(self.builder_.emit(result), relax.ShapeExpr(out_shape))
+
+    def _matrix_a(self, expr: relax.Expr) -> _Operand:
+        shape = shape_of(expr)
+        assert shape is not None, "checked by _obstacle()"
+        if len(shape) == 1:
+            return _Operand(self._reshape(expr, [_one(), shape[0]]))
+        return self._absorb_transposition(expr)
+
+    def _matrix_b(self, expr: relax.Expr) -> tuple[relax.Expr, dict[str, object]]:
+        """Return the tensor to pass as B, and the site's attributes that describe it."""
+        shape = shape_of(expr)
+        assert shape is not None, "checked by _obstacle()"
+        weight = constant_array(expr)
+        if weight is not None:
+            matrix = weight[:, None] if weight.ndim == 1 else weight
+            packed = relax.const(pack_weight(matrix, self._table.lanes), "float32")
+            return packed, {"b": "packed", "n": int(matrix.shape[-1])}
+        if len(shape) == 1:
+            # One column, contiguous along k: that is a transposed B of one row.
+            return self._reshape(expr, [_one(), shape[0]]), {"b": "transposed", "n": None}
+        operand = self._absorb_transposition(expr)
+        return operand.tensor, {"b": "transposed" if operand.transposed else "row", "n": None}
+
+    def _absorb_transposition(self, expr: relax.Expr) -> _Operand:
+        source = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
+        if not isinstance(source, tvm.ir.Call) or source.op != _PERMUTE:
+            return _Operand(expr)
+        rank = len(shape_of(expr) or ())
+        axes = source.attrs.axes
+        order = list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
+        if order[-1] == rank - 1:
+            return _Operand(expr)
+        order[-1], order[-2] = order[-2], order[-1]
+        if order == list(range(rank)):
+            return _Operand(source.args[0], transposed=True)
+        if order[-1] == rank - 1:
+            # Moving whole rows is a copy of contiguous runs; the rest is left to the intrinsic.
+            moved = self.builder_.emit(relax.op.permute_dims(source.args[0], order))
+            return _Operand(moved, transposed=True)
+        return _Operand(expr)
+
+    def _reshape(self, expr: relax.Expr, shape: list[tvm.tirx.Expr]) -> relax.Expr:
+        return self.builder_.emit(relax.op.reshape(expr, relax.ShapeExpr(shape)))
+
+
+def _one() -> tvm.tirx.Expr:
+    return tvm.tirx.const(1, "int64")

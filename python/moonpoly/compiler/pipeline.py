@@ -1,0 +1,122 @@
+"""The list of passes from an imported model to what the VM's code generator takes.
+
+Set ``MOONPOLY_DUMP_IR`` to a folder to have the module written there after each phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import tvm
+from tvm import relax
+
+from moonpoly import config
+from moonpoly.compiler.passes.bound_gather import BoundGather
+from moonpoly.compiler.passes.fold_constant import FoldConstant
+from moonpoly.compiler.passes.fuse_epilogue import FuseEpilogue
+from moonpoly.compiler.passes.report_rest import ReportRest
+from moonpoly.compiler.passes.rewrite_conv2d import RewriteConv2d
+from moonpoly.compiler.passes.rewrite_matmul import RewriteMatmul
+from moonpoly.compiler.schedule import schedule_cpu
+from moonpoly.compiler.sites import SiteTable
+
+# TVM makes passes of classes and functions with a decorator that type checkers can't follow.
+ModulePass: TypeAlias = Any
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Passes that belong together; the module is dumped after them."""
+
+    name: str
+    passes: Sequence[ModulePass]
+
+
+def rewriting_phases(table: SiteTable) -> list[Phase]:
+    """Return the phases that decide what becomes a run-time intrinsic, in order.
+
+    ``table`` is filled with the call sites and the report.
+    """
+    t = relax.transform
+    return [
+        # What can be known at compile time, and what inference needs not do.
+        Phase("1_simplify", [BoundGather(), t.DecomposeOpsForInference(), FoldConstant()]),
+        # The matrix products become run-time intrinsics, with what follows them fused in.
+        Phase("2_rewrite", [RewriteMatmul(table), RewriteConv2d(table)]),
+        Phase("3_epilogue", [FuseEpilogue(table), ReportRest(table)]),
+    ]
+
+
+def lowering_phases(target: tvm.target.Target) -> list[Phase]:
+    """Return the phases from there to what the VM's code generator takes, in order.
+
+    Parameters
+    ----------
+    target
+        TVM's target of the generated code.
+    """
+    t = relax.transform
+    return [
+        # The rest becomes loops, fused where one result feeds the next.
+        Phase(
+            "4_legalize",
+            [
+                tvm.relax.backend.DispatchSortScan(),
+                t.LegalizeOps(),
+                t.AnnotateTIROpPattern(),
+                FoldConstant(),
+            ],
+        ),
+        # A reshape becomes a view before its loops are scheduled beyond recognition.
+        Phase(
+            "5_fuse",
+            [
+                t.FuseOps(),
+                t.FuseTIR(),
+                t.RewriteDataflowReshape(),
+                t.DeadCodeElimination(),
+            ],
+        ),
+        Phase("6_schedule", [lambda mod: schedule_cpu(mod, target)]),
+        # Values become buffers, calls become calls of destination-passing functions.
+        Phase(
+            "7_lower_dataflow",
+            [
+                t.ToNonDataflow(),
+                t.RemovePurityChecking(),
+                t.CallTIRRewrite(),
+            ],
+        ),
+        Phase(
+            "8_plan_memory",
+            [t.StaticPlanBlockMemory(), t.LowerAllocTensor(), t.KillAfterLastUse()],
+        ),
+        Phase(
+            "9_lower_vm",
+            [
+                t.LowerRuntimeBuiltin(),
+                t.ComputePrimValue(),
+                t.VMShapeLower(),
+                t.AttachGlobalSymbol(),
+            ],
+        ),
+    ]
+
+
+def run_phases(mod: tvm.IRModule, phases: Sequence[Phase]) -> tvm.IRModule:
+    """Run ``phases`` on ``mod``, with a dump after each where one is asked for."""
+    folder = config.dump_ir_dir()
+    for phase in phases:
+        for apply in phase.passes:
+            mod = apply(mod)
+        if folder is not None:
+            _dump(mod, folder, phase.name)
+    return mod
+
+
+def _dump(mod: tvm.IRModule, folder: Path, name: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    config.atomic_write(folder / f"{name}.py", mod.script(show_meta=False).encode())
