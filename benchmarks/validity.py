@@ -92,8 +92,7 @@ def _largest_error(got: Matrix, exact: npt.NDArray[Any], size: npt.NDArray[Any])
     for row in range(0, got.shape[0], _ROWS_AT_ONCE):
         block = slice(row, row + _ROWS_AT_ONCE)
         error = float(np.max(np.abs(got[block] - exact[block]) / size[block]))
-        if not error <= worst:
-            worst = error  # also when it is not a number
+        worst = float(np.maximum(worst, error))  # which keeps what is not a number
     return worst
 
 

@@ -1,0 +1,247 @@
+"""``moonpoly bench oracle``: the chosen plan against the best of all plans, measured.
+
+Beside it two ablations of the cost model (section 5 of the paper): the plan with the fewest waves,
+as if all tasks cost the same, and the plan with the cheapest tasks, as if waves did not count.
+"""
+
+from __future__ import annotations
+
+import json as json_format
+import random
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moonpoly import config
+
+from . import machine
+from .operands import Operands
+from .our_kernels import B_MODES, Kernels, load_kernels, prepare_b
+from .report import check_writable, console, print_facts, quantile, table, track, write_json
+
+_SHAPES = 120
+_SMALLEST, _LARGEST = 1 << 21, 1 << 31  # operations
+_EXTENTS = ((1, 4_096), (8, 4_096), (16, 8_192))  # of m, n, k
+_MODES = ("constant", "row")
+_FIRST_LOOK_S, _FIRST_LOOK_REPEATS = 200e-6, 3
+_FINAL_SAMPLE_S, _FINAL_ROUNDS = 1e-3, 9
+_FINALISTS = 12
+
+Shape = tuple[int, int, int]
+
+
+def held_out_shapes(count: int, seed: int) -> list[Shape]:
+    """Distinct shapes without any power of two, which are what the kernels were ranked on."""
+    rng = random.Random(seed)
+    shapes: dict[Shape, None] = {}
+    while len(shapes) < count:
+        m, n, k = (round(low * (high / low) ** rng.random()) for low, high in _EXTENTS)
+        powers = any(extent & (extent - 1) == 0 for extent in (m, n, k))
+        if not powers and _SMALLEST <= 2 * m * n * k <= _LARGEST:
+            shapes[m, n, k] = None
+    return list(shapes)
+
+
+def _waves(plan: dict[str, Any]) -> float:
+    return float(sum(region["waves"] for region in plan["regions"]))
+
+
+def _task_us(plan: dict[str, Any]) -> float:
+    return float(sum(region["task_us"] for region in plan["regions"]))
+
+
+def _time_s(call: Callable[[], object], num_calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(num_calls):
+        call()
+    return (time.perf_counter() - start) / num_calls
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Measured µs of one shape: the best plan, the chosen one, and those of the ablations."""
+
+    shape: Shape
+    b: str
+    num_plans: int
+    best_us: float
+    best: str
+    chosen_us: float
+    chosen: str
+    waves_only_us: float
+    task_cost_only_us: float
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values with the three shares of the best plan's speed."""
+        m, n, k = self.shape
+        return {
+            "m": m,
+            "n": n,
+            "k": k,
+            "b": self.b,
+            "plans": self.num_plans,
+            "best_us": round(self.best_us, 3),
+            "best": self.best,
+            "chosen_us": round(self.chosen_us, 3),
+            "chosen": self.chosen,
+            "of_oracle": round(self.best_us / self.chosen_us, 4),
+            "waves_only": round(self.best_us / self.waves_only_us, 4),
+            "task_cost_only": round(self.best_us / self.task_cost_only_us, 4),
+        }
+
+
+def _describe(plan: dict[str, Any]) -> str:
+    regions = "+".join(
+        f"{r['kernel'].rpartition('_')[2]}[{r['m1'] - r['m0']}x{r['n1'] - r['n0']}]"
+        for r in plan["regions"]
+    )
+    return f"{plan['pattern']}/{plan['threads']} {regions}"
+
+
+class _Oracle:
+    """Measures every plan of a shape."""
+
+    def __init__(self, kernels: Kernels, threads: int) -> None:
+        self._kernels = kernels
+        self._threads = threads
+        self._operands = Operands()
+
+    def sample(self, shape: Shape, b_name: str) -> Sample:
+        import tvm_ffi
+
+        from moonpoly import _ffi_api
+
+        m, n, k = shape
+        b_mode, handle = B_MODES[b_name], self._kernels.handle
+        a, b, c = self._operands(m, n, k)
+        tensors = (
+            tvm_ffi.from_dlpack(a),
+            prepare_b(self._kernels, b, b_mode),
+            tvm_ffi.from_dlpack(c),
+        )
+        texts = list(_ffi_api.enumerate_plans(handle, m, n, k, b_mode, self._threads))
+        chosen_text = _ffi_api.plan(handle, m, n, k, b_mode, self._threads)
+        if chosen_text not in texts:
+            texts.append(chosen_text)
+        plans = [json_format.loads(text) for text in texts]
+        indices = range(len(plans))
+        chosen = texts.index(chosen_text)
+        fewest_waves = min(indices, key=lambda i: _waves(plans[i]))
+        cheapest_tasks = min(indices, key=lambda i: _task_us(plans[i]))
+
+        def runner(index: int) -> Callable[[], object]:
+            text = texts[index]
+            return lambda: _ffi_api.run_plan(handle, text, *tensors, b_mode)
+
+        first_look = [self._first_look(runner(i)) for i in indices]
+        finalists = set(sorted(indices, key=first_look.__getitem__)[:_FINALISTS])
+        finalists |= {chosen, fewest_waves, cheapest_tasks}
+        final = self._final({i: runner(i) for i in sorted(finalists)}, first_look)
+        best = min(final, key=final.__getitem__)
+        return Sample(
+            shape,
+            b_name,
+            len(plans),
+            final[best] * 1e6,
+            _describe(plans[best]),
+            final[chosen] * 1e6,
+            _describe(plans[chosen]),
+            final[fewest_waves] * 1e6,
+            final[cheapest_tasks] * 1e6,
+        )
+
+    @staticmethod
+    def _first_look(call: Callable[[], object]) -> float:
+        once = _time_s(call, 1)
+        num_calls = max(1, round(_FIRST_LOOK_S / once))
+        return min(_time_s(call, num_calls) for _ in range(_FIRST_LOOK_REPEATS))
+
+    @staticmethod
+    def _final(
+        calls: dict[int, Callable[[], object]], first_look: Sequence[float]
+    ) -> dict[int, float]:
+        """Median seconds over interleaved rounds."""
+        samples: dict[int, list[float]] = {index: [] for index in calls}
+        for _ in range(_FINAL_ROUNDS):
+            for index, call in calls.items():
+                num_calls = max(1, round(_FINAL_SAMPLE_S / first_look[index]))
+                samples[index].append(_time_s(call, num_calls))
+        return {index: statistics.median(values) for index, values in samples.items()}
+
+
+def main(
+    *,
+    sample: int | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    json: Path | None = None,
+) -> dict[str, Any]:
+    """Measure all plans of held-out shapes, constant and row-major B in turn.
+
+    Every plan gets a first look; the fastest, the chosen one and the two ablations' choices are
+    measured again in interleaved rounds, and the medians count.
+
+    Returns
+    -------
+    dict
+        ``of_oracle``, ``waves_only``, ``task_cost_only``: the mean over the shapes of the best
+        plan's time over the time of the plan so chosen.
+    """
+    check_writable(json)
+    threads = threads or config.num_threads()
+    out = console()
+    facts = machine.facts(threads)
+    print_facts("machine", facts, out)
+    kernels = load_kernels(threads)
+    print_facts("moonpoly", kernels.describe(), out)
+    oracle = _Oracle(kernels, threads)
+    shapes = held_out_shapes(sample or _SHAPES, seed)
+    samples = [
+        oracle.sample(shape, _MODES[index % len(_MODES)])
+        for index, shape in enumerate(track(shapes, "shapes", out))
+    ]
+    rows = [s.as_json() for s in samples]
+    keys = ("of_oracle", "waves_only", "task_cost_only")
+    summary: dict[str, Any] = {
+        key: round(statistics.fmean(row[key] for row in rows), 4) for key in keys
+    }
+    summary["shapes"] = len(rows)
+    columns = ["share of the best plan's speed", "mean", "median", "worst 10 %", "worst"]
+    out.print(
+        table(
+            f"{len(rows)} held-out shapes, {statistics.fmean(s.num_plans for s in samples):.0f} "
+            "plans each on average",
+            columns,
+            [
+                (key, summary[key], quantile(values, 0.5), quantile(values, 0.1), min(values))
+                for key in keys
+                for values in [[row[key] for row in rows]]
+            ],
+        )
+    )
+    worst = sorted(rows, key=lambda row: row["of_oracle"])[:10]
+    out.print(
+        table(
+            "worst choices",
+            ["m x n x k", "B", "chosen", "best", "chosen µs", "best µs", "share"],
+            [
+                (
+                    f"{row['m']} x {row['n']} x {row['k']}",
+                    row["b"],
+                    row["chosen"],
+                    row["best"],
+                    row["chosen_us"],
+                    row["best_us"],
+                    row["of_oracle"],
+                )
+                for row in worst
+            ],
+            text_columns=4,
+        )
+    )
+    out.print("[bold]" + ", ".join(f"{key} {summary[key]:.3f}" for key in keys) + "[/]")
+    write_json(json, summary, rows, machine=facts)
+    return summary
