@@ -72,6 +72,15 @@ def gemm(
 
 
 @app.command()
-def models(seed: Seed = 0, threads: Threads = None, json: Json = None) -> None:
+def models(
+    seed: Seed = 0,
+    check: Annotated[bool, typer.Option("--check", help="Compare values only.")] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option("--only", metavar="NAME", help="Take this model; repeatable."),
+    ] = None,
+    threads: Threads = None,
+    json: Json = None,
+) -> None:
     """Compare whole models with ONNX Runtime, in values and in time."""
-    _call("models", seed=seed, threads=threads, json=json)
+    _call("models", seed=seed, check=check, only=only or (), threads=threads, json=json)
