@@ -122,10 +122,11 @@ def test_an_output_in_a_missing_folder_is_found_out_before_compiling(
 def test_a_disk_that_fills_up_leaves_no_part_of_a_model(
     moonpoly_command, model, tmp_path, monkeypatch
 ):
-    def fill_up(source, target):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), target)
+    def fill_up(file):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("moonpoly.runtime.executable.shutil.copyfile", fill_up)
+    # Flushing is where a file system reports that the last blocks did not fit.
+    monkeypatch.setattr(config, "_sync", fill_up)
     moonpoly_command("compile", model, "-o", tmp_path / "m.so").failed_with(8, "No space left")
     assert _files(tmp_path) == ["linear.onnx"]
 

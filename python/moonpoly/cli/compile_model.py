@@ -36,10 +36,7 @@ def compile_model(
     config.check_writable(output)
     start = time.monotonic()
     with console.status(f"Compiling {model.name}"):
-        executable = compiler.compile(model, target=Target.parse(target), dim_hints=hints)
-        executable.save(output)
+        metadata = compiler.build_library(model, Target.parse(target), hints, output)
     seconds = time.monotonic() - start
     size_mb = output.stat().st_size / 1e6
-    console.print(
-        f"{output}  {size_mb:.1f} MB, {seconds:.1f} s, {report_counts(executable.metadata)}"
-    )
+    console.print(f"{output}  {size_mb:.1f} MB, {seconds:.1f} s, {report_counts(metadata)}")
