@@ -15,6 +15,8 @@ class OnnxRuntimeModel:
         onnxruntime.set_default_logger_severity(3)
         self._threads = threads
         self._session: onnxruntime.InferenceSession | None = None
+        # A binding holds bare addresses: the arrays must outlive it.
+        self._bound: list[dict[str, Array]] = []
 
     def facts(self) -> dict[str, str]:
         return {
@@ -39,6 +41,7 @@ class OnnxRuntimeModel:
             name: np.empty_like(value)
             for name, value in zip(names, session.run(names, inputs), strict=True)
         }
+        self._bound = [inputs, outputs]
         binding = session.io_binding()
         for name, array in inputs.items():
             binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
