@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from moonpoly.compiler.schedule.expression import INDEX_DTYPE, int64
+from moonpoly.compiler.schedule.expression import (
+    INDEX_DTYPE,
+    int64,
+    num_lanes,
+    scalar_dtype,
+)
 from tvm import tirx
-from tvm.ir import Expr, Var
+from tvm.ir import Expr, TensorLoad, Var
 from tvm.tirx import ForKind, Stmt
 
 
@@ -33,12 +38,29 @@ class BlockBuilder:
         """Return a variable that stands for ``value`` from here to the end of the scope."""
         if isinstance(value, (Var, tirx.IntImm, tirx.FloatImm)):
             return value
-        # TVM's analyzer, which sees every binding, rejects vectors of booleans.
         if str(value.ty.dtype).startswith("bool"):
             return value
+        if not isinstance(value, TensorLoad):
+            # TVM's simplifier puts the value of a plain binding wherever its name stands, which
+            # grows without bound in a chain of polynomials. It leaves what is read from memory
+            # alone, and LLVM turns this memory back into a register.
+            cell = self._cell(value, hint)
+            self.add(tirx.BufferStore(cell, value, self._whole(value)))
+            value = tirx.BufferLoad(cell, self._whole(value))
         var = self.fresh(hint, str(value.ty.dtype))
         self.add(tirx.Bind(var, value))
         return var
+
+    def _cell(self, value: Expr, hint: str) -> Var:
+        lanes = num_lanes(value)
+        cell = tirx.decl_buffer([int64(lanes)], scalar_dtype(value), self.fresh(hint).name)
+        self.add(tirx.AllocBuffer(cell))
+        return cell
+
+    @staticmethod
+    def _whole(value: Expr) -> list[Expr]:
+        lanes = num_lanes(value)
+        return [int64(0)] if lanes == 1 else [tirx.Ramp(int64(0), int64(1), lanes)]
 
     def add(self, statement: Stmt) -> None:
         """Append a statement."""

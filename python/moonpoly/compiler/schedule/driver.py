@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import tvm
-from tvm import tirx
+from tvm import relax, tirx
+from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import PrimFunc
 
 from moonpoly.compiler.schedule.emitter import Emitter
 from moonpoly.compiler.schedule.phases import emit_phases
-from moonpoly.compiler.schedule.stages import read_program
+from moonpoly.compiler.schedule.rule_rows import emit_rows, match_rows
+from moonpoly.compiler.schedule.stages import Program, read_program
 from moonpoly.error import UnsupportedError
 
 SCHEDULED = "tirx.is_scheduled"
@@ -33,10 +36,33 @@ def float32_lanes(target: tvm.target.Target) -> int:
 def schedule_function(func: PrimFunc, lanes: int) -> tuple[PrimFunc, str]:
     """Return ``func`` with a schedule, and the name of the rule that made it."""
     program = read_program(func)
-    emitter = Emitter(program, lanes)
-    emit_phases(emitter)
-    scheduled = func.with_body(emitter.statement())
-    return scheduled.with_attr(SCHEDULED, True), "phases"
+    emitter, rule = _emit(program, lanes)
+    # Passes of Relax that run later expect a root block.
+    root = SBlock([], [], [], "root", emitter.statement())
+    scheduled = func.with_body(SBlockRealize([], tirx.const(True, "bool"), root))
+    return scheduled.with_attr(SCHEDULED, True), rule
+
+
+def _emit(program: Program, lanes: int) -> tuple[Emitter, str]:
+    """Try the rules from the most special to the most general."""
+    for name, emit in RULES:
+        emitter = Emitter(program, lanes)
+        try:
+            emit(emitter)
+        except UnsupportedError:
+            continue
+        return emitter, name
+    raise UnsupportedError(f"expected a rule for {program.stages[-1].name}")
+
+
+def _emit_rows(emitter: Emitter) -> None:
+    emit_rows(emitter, match_rows(emitter.program))
+
+
+RULES: tuple[tuple[str, Callable[[Emitter], None]], ...] = (
+    ("rows", _emit_rows),
+    ("phases", emit_phases),
+)
 
 
 def schedule_cpu(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.IRModule:
@@ -57,6 +83,9 @@ class ScheduleCPU:
     ) -> tvm.IRModule:
         """Apply the pass."""
         lanes = float32_lanes(self.target)
+        # A reshape that copies becomes a view before it would get a schedule.
+        mod = relax.transform.RewriteDataflowReshape()(mod)
+        mod = relax.transform.DeadCodeElimination()(mod)
         for var, func in list(mod.functions_items()):
             if isinstance(func, tirx.PrimFunc) and not func.attrs.get(SCHEDULED, False):
                 try:

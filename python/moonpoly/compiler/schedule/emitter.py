@@ -134,6 +134,8 @@ class Emitter(BlockBuilder):
             return self._combine(tirx.Mul(expr.a, expr.b), [operands[0], _reciprocal(operands[1])])
         if isinstance(expr, tirx.Cast):
             return self._cast(expr, operands[0])
+        if (truth := _truth_value(expr, operands)) is not None:
+            return truth
         return self._combine(expr, operands)
 
     def _combine(self, expr: Expr, operands: list[Expr]) -> Expr:
@@ -152,7 +154,8 @@ class Emitter(BlockBuilder):
                 return rebuild(expr, [operand])
         if self.varies(operand):
             operand = self.widen(operand)
-        return self.bind(rebuild(expr, [operand]))
+        result = rebuild(expr, [operand])
+        return result if scalar_dtype(operand) == "bool" else self.bind(result)
 
     def _select(self, condition: Expr, then: Expr, otherwise: Expr) -> Expr:
         parts = [condition, then, otherwise]
@@ -372,3 +375,12 @@ def at(buffer: Var, offset: Expr) -> list[Expr]:
 
 def _reciprocal(divisor: tirx.FloatImm) -> Expr:
     return tirx.FloatImm(str(divisor.ty.dtype), 1.0 / float(divisor.value))
+
+
+def _truth_value(expr: Expr, operands: list[Expr]) -> Expr | None:
+    """Return the condition behind ``0 < cast(condition)``, which is how ONNX's Where arrives."""
+    if isinstance(expr, tirx.LT) and constant_int(operands[0]) == 0:
+        cast = operands[1]
+        if isinstance(cast, tirx.Cast) and scalar_dtype(cast.value) == "bool":
+            return cast.value
+    return None

@@ -189,7 +189,7 @@ def _reduce_across(
                 inside = {axis.var: i for axis, i in zip(reduced, k, strict=True)}
                 return reduce_term(emitter, stage, {**point, **inside})
 
-            value = _accumulate(emitter, stage, [axis.extent for axis in reduced], term)
+            value = accumulate(emitter, stage, [axis.extent for axis in reduced], term)
             emitter.store(output, emitter.offset(output, [point[a.var] for a in stage.axes]), value)
 
         vectors(emitter, emitter.bind(start, "first"), emitter.bind(stop, "last"), one)
@@ -197,7 +197,7 @@ def _reduce_across(
     share(emitter, extents, vector_ps, body)
 
 
-def _accumulate(
+def accumulate(
     emitter: Emitter, stage: Stage, extents: list[Expr], term: Callable[[list[Expr]], Expr]
 ) -> Expr:
     """Emit the reduction of a vector of results and return it."""
