@@ -97,7 +97,10 @@ def _apply(site, epilogue, product, operands):
         return
     kinds = [operand["kind"] for operand in site["epilogue"]["operands"]]
     *batch, m, n = product.shape
-    full = [np.broadcast_to(e, _target(kind, batch, m, n)) for kind, e in zip(kinds, operands, strict=True)]
+    full = [
+        np.broadcast_to(e, _target(kind, batch, m, n))
+        for kind, e in zip(kinds, operands, strict=True)
+    ]
     rows = sorted({0, m, m // 3, min(m, 7)})
     columns = sorted({0, n, min(n, 16), min(n, 48)})
     for index in np.ndindex(*batch):

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tvm
-from tvm import relax
-from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 
 from moonpoly import config
 from moonpoly.autotune import load_artifact
-from moonpoly.compiler import lower
+from moonpoly.compiler.codegen import generate
 from moonpoly.compiler.frontend import ImportedModel, ModelSource, import_model
 from moonpoly.compiler.metadata import add_metadata, model_metadata
 from moonpoly.compiler.pipeline import lowering_phases, rewriting_phases, run_phases
@@ -118,13 +116,6 @@ def describe(model: ModelSource, target: Target | str | None = None) -> dict[str
     table = SiteTable(digest=imported.digest, lanes=target.vector_lanes[_WORKLOAD.dtype])
     run_phases(imported.module, rewriting_phases(table))
     return model_metadata(imported, table, target, {}, {})
-
-
-def generate(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
-    """Generate the VM's code and machine code for a module that all phases have run on."""
-    builder = relax.ExecBuilder()
-    rest = _vmcodegen(builder, mod)
-    return _vmlink(builder, target, _filter_tir(rest), tir_pipeline=lower.PIPELINE)
 
 
 def _resolve(target: Target | str | None) -> Target:

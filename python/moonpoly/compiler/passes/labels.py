@@ -7,6 +7,8 @@ import re
 import tvm
 from tvm import relax
 
+from moonpoly.compiler.frontend.importer import RESULT_SUFFIX
+
 # Names that Relax gives to what a node's importer emitted on the way to its result.
 _ANONYMOUS = re.compile(r"(lv|gv)\d*")
 
@@ -22,7 +24,7 @@ def node_labels(func: relax.Function) -> dict[relax.Var, str]:
     for binding in reversed(bindings):
         var = binding.var
         if not _ANONYMOUS.fullmatch(var.name):
-            labels[var] = var.name
+            labels[var] = var.name.removesuffix(RESULT_SUFFIX)
         label = labels.setdefault(var, var.name)
         for used in tvm.relax.analysis.free_vars(binding.value):
             # Walking backwards, the last writer is the first user.

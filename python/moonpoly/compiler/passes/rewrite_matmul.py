@@ -4,8 +4,8 @@ Requires: constants folded, bindings in A-normal form. Ensures: what is left as 
 in the site table's report with the reason. Functional: returns a new module.
 
 - A vector operand becomes a matrix of one row or column.
-- A transposition of the last two dimensions is absorbed: A with ``trans_a``, B as
-  ``"transposed"``. One that also moves other dimensions keeps only what moves those.
+- A transposition of A or B is absorbed as long as the innermost dimension stays one of the
+  matrix: the intrinsic reads the tensor through a view with the dimensions in another order.
 - A constant B is packed into panels here.
 """
 
@@ -19,13 +19,13 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from moonpoly.compiler.passes.dims import dtype_of, shape_of
 from moonpoly.compiler.passes.fold_constant import constant_array
+from moonpoly.compiler.passes.join_permutes import permutation
 from moonpoly.compiler.passes.labels import node_labels
 from moonpoly.compiler.passes.pack_weight import pack_weight
 from moonpoly.compiler.sites import SiteTable
 
 INTRINSIC = "moonpoly.matmul"
 _MATMUL = tvm.ir.Op.get("relax.matmul")
-_PERMUTE = tvm.ir.Op.get("relax.permute_dims")
 
 
 @tvm.transform.module_pass(opt_level=0, name="RewriteMatmul")
@@ -47,9 +47,14 @@ class RewriteMatmul:
 
 @dataclass(frozen=True)
 class _Operand:
-    """A matrix operand: the tensor to pass and whether its last two dimensions are swapped."""
+    """A matrix operand: the tensor to pass, and how the matrices lie in it.
+
+    ``axes[i]`` is the dimension of the tensor that is dimension i of the matrices, which are
+    transposed after that if ``transposed``; None stands for the identity.
+    """
 
     tensor: relax.Expr
+    axes: list[int] | None = None
     transposed: bool = False
 
 
@@ -86,16 +91,19 @@ class _Rewriter(PyExprMutator):
         return ""
 
     def _rewrite(self, call: tvm.ir.Call) -> relax.Expr:
+        a_shape, b_shape, out_shape = (shape_of(expr) for expr in (*call.args, call))
+        assert a_shape and b_shape and out_shape is not None, "checked by _obstacle()"
         a = self._matrix_a(call.args[0])
-        b, layout = self._matrix_b(call.args[1])
-        site = self._table.add("matmul", self._node, trans_a=a.transposed, **layout)
-        out_shape = shape_of(call)
-        assert out_shape is not None, "checked by _obstacle()"
+        b, b_attributes = self._matrix_b(call.args[1])
+        attributes = {"trans_a": a.transposed, **b_attributes}
+        if a.axes is not None:
+            attributes["a_axes"] = a.axes
+        site = self._table.add("matmul", self._node, **attributes)
         matrix_shape = list(out_shape)
-        if len(shape_of(call.args[0]) or ()) == 1:
-            matrix_shape.insert(len(matrix_shape) - (len(shape_of(call.args[1]) or ()) > 1), _one())
-        if len(shape_of(call.args[1]) or ()) == 1:
+        if len(b_shape) == 1:
             matrix_shape.append(_one())
+        if len(a_shape) == 1:
+            matrix_shape.insert(len(matrix_shape) - 1, _one())
         result = relax.call_dps_packed(
             INTRINSIC,
             [relax.prim_value(site.id), a.tensor, b],
@@ -125,25 +133,28 @@ class _Rewriter(PyExprMutator):
             # One column, contiguous along k: that is a transposed B of one row.
             return self._reshape(expr, [_one(), shape[0]]), {"b": "transposed", "n": None}
         operand = self._absorb_transposition(expr)
-        return operand.tensor, {"b": "transposed" if operand.transposed else "row", "n": None}
+        attributes: dict[str, object] = {
+            "b": "transposed" if operand.transposed else "row",
+            "n": None,
+        }
+        if operand.axes is not None:
+            attributes["b_axes"] = operand.axes
+        return operand.tensor, attributes
 
     def _absorb_transposition(self, expr: relax.Expr) -> _Operand:
         source = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
-        if not isinstance(source, tvm.ir.Call) or source.op != _PERMUTE:
+        axes = permutation(source) if source is not None else None
+        if axes is None:
             return _Operand(expr)
-        rank = len(shape_of(expr) or ())
-        axes = source.attrs.axes
-        order = list(reversed(range(rank))) if axes is None else [int(axis) for axis in axes]
-        if order[-1] == rank - 1:
+        innermost = len(axes) - 1
+        if innermost not in axes[-2:]:
+            # Neither m nor k would be contiguous: a copy is cheaper than such strides.
             return _Operand(expr)
-        order[-1], order[-2] = order[-2], order[-1]
-        if order == list(range(rank)):
-            return _Operand(source.args[0], transposed=True)
-        if order[-1] == rank - 1:
-            # Moving whole rows is a copy of contiguous runs; the rest is left to the intrinsic.
-            moved = self.builder_.emit(relax.op.permute_dims(source.args[0], order))
-            return _Operand(moved, transposed=True)
-        return _Operand(expr)
+        transposed = axes[-2] == innermost
+        if transposed:
+            axes[-2:] = axes[:-3:-1]
+        identity = axes == sorted(axes)
+        return _Operand(source.args[0], None if identity else axes, transposed)
 
     def _reshape(self, expr: relax.Expr, shape: list[tvm.tirx.Expr]) -> relax.Expr:
         return self.builder_.emit(relax.op.reshape(expr, relax.ShapeExpr(shape)))

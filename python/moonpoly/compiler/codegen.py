@@ -1,4 +1,4 @@
-"""Lowering of loop programs to what LLVM's code generator takes.
+"""Code generation: the VM's instructions, and loop programs lowered to what LLVM takes.
 
 TVM's default pipeline simplifies every function several times, and its simplifier inlines named
 values: on straight-line vector code in which values are used many times that takes exponential
@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 
 import tvm
 import tvm_ffi
-from tvm import s_tir, tirx
+from tvm import relax, s_tir, tirx
+from tvm.relax.vm_build import _filter_tir, _vmcodegen, _vmlink
 from tvm.tirx.compilation_pipeline import register_tir_pipeline
 
 PIPELINE = "moonpoly_cpu"
@@ -115,3 +116,10 @@ def _lower(mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
 
 
 register_tir_pipeline(PIPELINE, lambda: (_lower, _host_passes, _device_passes))
+
+
+def generate(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
+    """Generate the VM's code and machine code for a module that all phases have run on."""
+    builder = relax.ExecBuilder()
+    rest = _vmcodegen(builder, mod)
+    return _vmlink(builder, target, _filter_tir(rest), tir_pipeline=PIPELINE)
