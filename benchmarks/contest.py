@@ -33,7 +33,7 @@ class Protocol:
 
     sample_us: float = 3_000.0
     rounds: int = 5
-    budget_us: float = 400_000.0
+    budget_us: float = 150_000.0
 
     def rounds_for(self, call_us: float) -> int:
         """Rounds that fit the budget when the slowest way takes `call_us` per call."""

@@ -34,6 +34,12 @@ def _measure_all(
         facts = {peer.name: peer.facts for peer in peers}
         for name, pairs in facts.items():
             print_facts(name, pairs, out)
+        for peer in peers:
+            peer.ask(
+                "reserve",
+                input_bytes=max(p.input_bytes for p in problems),
+                output_bytes=max(p.output_bytes for p in problems),
+            )
         overhead = measure(_OVERHEAD, peers, protocol)
         results = []
         for problem in track(problems, "shapes", out):

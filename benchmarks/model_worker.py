@@ -46,7 +46,7 @@ class ModelWorker:
         bound.call()
         first_s = time.perf_counter() - start
         np.savez(outputs, allow_pickle=False, **bound.outputs())
-        way = contenders.Way("run", contenders.MODES, bound.call, lambda: np.empty((0, 0), "f4"))
+        way = contenders.Way("run", contenders.MODES, bound.call, lambda _: np.empty((0, 0), "f4"))
         measured = Measured(way, 0.0, first_s)
         self._measured = [measured]
         if sample_us is not None:

@@ -15,10 +15,13 @@ import numpy.typing as npt
 
 _ALIGN_BYTES = 64
 _ITEM_BYTES = 4
-_PATTERN = 1_000_003  # prime, so that no row length makes the rows of a matrix equal
-_GROWTH_BYTES = 1 << 26
+_RESERVE_STEP_BYTES = 1 << 26
+_KEPT_BYTES = 1 << 29
 
 Matrix = npt.NDArray[np.float32]
+
+# Its length is prime, so that no row length makes the rows of a matrix equal.
+_PATTERN: Matrix = np.random.default_rng(0).uniform(-1.0, 1.0, 1_000_003).astype(np.float32)
 
 
 def _aligned(num_bytes: int) -> int:
@@ -26,37 +29,53 @@ def _aligned(num_bytes: int) -> int:
 
 
 class _Block:
-    """Anonymous memory on huge pages where the system grants them."""
+    """Anonymous memory on huge pages where the system grants them; filled as far as it is used."""
 
-    def __init__(self, fill: bool) -> None:
+    def __init__(self, fill: bool, reserve_bytes: int) -> None:
         self._fill = fill
-        self._floats: Matrix = np.empty(0, np.float32)
+        self._reserve(reserve_bytes)
+
+    def _reserve(self, num_bytes: int) -> None:
+        size = -(-max(num_bytes, 1) // _RESERVE_STEP_BYTES) * _RESERVE_STEP_BYTES
+        self._memory = mmap.mmap(-1, size)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            self._memory.madvise(mmap.MADV_HUGEPAGE)
+        self._floats: Matrix = np.frombuffer(self._memory, np.float32)
+        self._filled = 0
 
     def floats(self, num_bytes: int) -> Matrix:
-        """A float32 view of at least `num_bytes`, grown if needed."""
+        """A float32 view of at least `num_bytes`."""
         if self._floats.nbytes < num_bytes:
-            size = -(-num_bytes // _GROWTH_BYTES) * _GROWTH_BYTES
-            memory = mmap.mmap(-1, size)
-            if hasattr(mmap, "MADV_HUGEPAGE"):
-                memory.madvise(mmap.MADV_HUGEPAGE)
-            self._floats = np.frombuffer(memory, np.float32)
-            self._touch()
+            self._reserve(num_bytes)
+        self._release_beyond(num_bytes)
+        while self._filled * _ITEM_BYTES < num_bytes:
+            part = self._floats[self._filled : self._filled + _PATTERN.size]
+            part[:] = _PATTERN[: part.size] if self._fill else 0.0
+            self._filled += part.size
         return self._floats
 
-    def _touch(self) -> None:
-        rng = np.random.default_rng(0)
-        pattern = rng.uniform(-1.0, 1.0, _PATTERN).astype(np.float32)
-        for start in range(0, self._floats.size, _PATTERN):
-            part = self._floats[start : start + _PATTERN]
-            part[:] = pattern[: part.size] if self._fill else 0.0
+    def _release_beyond(self, num_bytes: int) -> None:
+        """Give back what only an exceptionally large shape needed: each contender holds a block."""
+        kept = max(num_bytes, _KEPT_BYTES) // _PATTERN.nbytes + 1
+        kept = min(kept * _PATTERN.size, self._filled)
+        start = -(-kept * _ITEM_BYTES // mmap.PAGESIZE) * mmap.PAGESIZE
+        if start < self._filled * _ITEM_BYTES and hasattr(mmap, "MADV_DONTNEED"):
+            self._memory.madvise(mmap.MADV_DONTNEED, start)
+            self._filled = kept
 
 
 class Operands:
-    """Gives A (m, k), B (k, n) filled with uniform [-1, 1) float32 values, and C (m, n)."""
+    """Gives A (m, k), B (k, n) filled with uniform [-1, 1) float32 values, and C (m, n).
 
-    def __init__(self) -> None:
-        self._inputs = _Block(fill=True)
-        self._outputs = _Block(fill=False)
+    Parameters
+    ----------
+    input_bytes, output_bytes
+        What the largest shape needs, if known: address space is set aside once.
+    """
+
+    def __init__(self, input_bytes: int = 0, output_bytes: int = 0) -> None:
+        self._inputs = _Block(True, input_bytes)
+        self._outputs = _Block(False, output_bytes)
 
     def __call__(self, m: int, n: int, k: int) -> tuple[Matrix, Matrix, Matrix]:
         """Return row-major, 64-byte aligned views; those of earlier calls lose their meaning."""

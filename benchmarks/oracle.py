@@ -1,7 +1,7 @@
 """``moonpoly bench oracle``: the chosen plan against the best of all plans, measured.
 
-Beside it two ablations of the cost model (section 5 of the paper): the plan with the fewest waves,
-as if all tasks cost the same, and the plan with the cheapest tasks, as if waves did not count.
+Beside it two ablations of the cost model, as in the paper: plans chosen by the number of waves
+alone, as if all tasks cost the same, and by the task costs alone, as if waves did not count.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json as json_format
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,14 +43,6 @@ def held_out_shapes(count: int, seed: int) -> list[Shape]:
         if not powers and _SMALLEST <= 2 * m * n * k <= _LARGEST:
             shapes[m, n, k] = None
     return list(shapes)
-
-
-def _waves(plan: dict[str, Any]) -> float:
-    return float(sum(region["waves"] for region in plan["regions"]))
-
-
-def _task_us(plan: dict[str, Any]) -> float:
-    return float(sum(region["task_us"] for region in plan["regions"]))
 
 
 def _time_s(call: Callable[[], object], num_calls: int) -> float:
@@ -93,7 +85,8 @@ class Sample:
         }
 
 
-def _describe(plan: dict[str, Any]) -> str:
+def _describe(plan_json: str) -> str:
+    plan = json_format.loads(plan_json)
     regions = "+".join(
         f"{r['kernel'].rpartition('_')[2]}[{r['m1'] - r['m0']}x{r['n1'] - r['n0']}]"
         for r in plan["regions"]
@@ -122,35 +115,31 @@ class _Oracle:
             prepare_b(self._kernels, b, b_mode),
             tvm_ffi.from_dlpack(c),
         )
-        texts = list(_ffi_api.enumerate_plans(handle, m, n, k, b_mode, self._threads))
-        chosen_text = _ffi_api.plan(handle, m, n, k, b_mode, self._threads)
-        if chosen_text not in texts:
-            texts.append(chosen_text)
-        plans = [json_format.loads(text) for text in texts]
-        indices = range(len(plans))
-        chosen = texts.index(chosen_text)
-        fewest_waves = min(indices, key=lambda i: _waves(plans[i]))
-        cheapest_tasks = min(indices, key=lambda i: _task_us(plans[i]))
+        chosen = {
+            model: _ffi_api.plan(handle, m, n, k, b_mode, self._threads, cost_model=model)
+            for model in _ffi_api.COST_MODELS
+        }
+        every = _ffi_api.enumerate_plans(handle, m, n, k, b_mode, self._threads)
+        plans = list(dict.fromkeys([*every, *chosen.values()]))
 
-        def runner(index: int) -> Callable[[], object]:
-            text = texts[index]
-            return lambda: _ffi_api.run_plan(handle, text, *tensors, b_mode)
+        def runner(plan: str) -> Callable[[], object]:
+            return lambda: _ffi_api.run_plan(handle, plan, *tensors, b_mode)
 
-        first_look = [self._first_look(runner(i)) for i in indices]
-        finalists = set(sorted(indices, key=first_look.__getitem__)[:_FINALISTS])
-        finalists |= {chosen, fewest_waves, cheapest_tasks}
-        final = self._final({i: runner(i) for i in sorted(finalists)}, first_look)
+        first_look = {plan: self._first_look(runner(plan)) for plan in plans}
+        finalists = dict.fromkeys(sorted(plans, key=first_look.__getitem__)[:_FINALISTS])
+        finalists |= dict.fromkeys(chosen.values())
+        final = self._final({plan: runner(plan) for plan in finalists}, first_look)
         best = min(final, key=final.__getitem__)
         return Sample(
-            shape,
-            b_name,
-            len(plans),
-            final[best] * 1e6,
-            _describe(plans[best]),
-            final[chosen] * 1e6,
-            _describe(plans[chosen]),
-            final[fewest_waves] * 1e6,
-            final[cheapest_tasks] * 1e6,
+            shape=shape,
+            b=b_name,
+            num_plans=len(plans),
+            best_us=final[best] * 1e6,
+            best=_describe(best),
+            chosen=_describe(chosen["full"]),
+            chosen_us=final[chosen["full"]] * 1e6,
+            waves_only_us=final[chosen["waves"]] * 1e6,
+            task_cost_only_us=final[chosen["task"]] * 1e6,
         )
 
     @staticmethod
@@ -161,15 +150,15 @@ class _Oracle:
 
     @staticmethod
     def _final(
-        calls: dict[int, Callable[[], object]], first_look: Sequence[float]
-    ) -> dict[int, float]:
+        calls: Mapping[str, Callable[[], object]], first_look: Mapping[str, float]
+    ) -> dict[str, float]:
         """Median seconds over interleaved rounds."""
-        samples: dict[int, list[float]] = {index: [] for index in calls}
+        samples: dict[str, list[float]] = {plan: [] for plan in calls}
         for _ in range(_FINAL_ROUNDS):
-            for index, call in calls.items():
-                num_calls = max(1, round(_FINAL_SAMPLE_S / first_look[index]))
-                samples[index].append(_time_s(call, num_calls))
-        return {index: statistics.median(values) for index, values in samples.items()}
+            for plan, call in calls.items():
+                num_calls = max(1, round(_FINAL_SAMPLE_S / first_look[plan]))
+                samples[plan].append(_time_s(call, num_calls))
+        return {plan: statistics.median(values) for plan, values in samples.items()}
 
 
 def main(

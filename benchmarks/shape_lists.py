@@ -18,6 +18,7 @@ _COMPUTE_INTENSITY = 20.0
 _SMALL_OPERATIONS = 1 << 21
 _THIN = 16
 _LONG_K = 4096
+_ITEM_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -35,9 +36,19 @@ class Problem:
         return 2 * self.m * self.n * self.k
 
     @property
+    def input_bytes(self) -> int:
+        """Bytes of A and B."""
+        return _ITEM_BYTES * (self.m * self.k + self.k * self.n)
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of C."""
+        return _ITEM_BYTES * self.m * self.n
+
+    @property
     def num_bytes(self) -> int:
         """Bytes of A, B and C, each touched once."""
-        return 4 * (self.m * self.k + self.k * self.n + self.m * self.n)
+        return self.input_bytes + self.output_bytes
 
     @property
     def intensity(self) -> float:

@@ -35,13 +35,13 @@ class Way:
     call
         Runs the problem once.
     result
-        Gives the (m, n) float32 output of the last call.
+        Gives the (m, n) float32 output of the last call from what that call returned.
     """
 
     name: str
     modes: tuple[str, ...]
     call: Callable[[], object]
-    result: Callable[[], Matrix]
+    result: Callable[[Any], Matrix]
 
 
 class Contender(Protocol):

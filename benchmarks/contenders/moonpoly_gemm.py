@@ -24,7 +24,7 @@ class MoonPoly:
         handle, gemm = self._kernels.handle, _ffi_api.gemm
         ta, tc = tvm_ffi.from_dlpack(a), tvm_ffi.from_dlpack(c)
         tb = prepare_b(self._kernels, b, b_mode)
-        return Way(name, (mode,), lambda: gemm(handle, ta, tb, tc, b_mode, False), lambda: c)
+        return Way(name, (mode,), lambda: gemm(handle, ta, tb, tc, b_mode, False), lambda _: c)
 
     def ways(self, a: Matrix, b: Matrix, c: Matrix) -> list[Way]:
         return [

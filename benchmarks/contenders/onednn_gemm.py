@@ -38,18 +38,18 @@ class OneDnn:
         plain = tb.t()
         mm = torch.mm
         return [
-            Way("mm", MODES, lambda: mm(ta, tb, out=tc), lambda: c),
+            Way("mm", MODES, lambda: mm(ta, tb, out=tc), lambda _: c),
             Way(
                 "linear_packed",
                 (CONSTANT,),
                 lambda: linear(ta, packed, None, "none", [], ""),
-                lambda: linear(ta, packed, None, "none", [], "").numpy(),
+                lambda output: output.numpy(),
             ),
             Way(
                 "linear",
                 (DYNAMIC,),
                 lambda: linear(ta, plain, None, "none", [], ""),
-                lambda: linear(ta, plain, None, "none", [], "").numpy(),
+                lambda output: output.numpy(),
             ),
         ]
 

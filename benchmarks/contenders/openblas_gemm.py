@@ -43,7 +43,7 @@ class OpenBlas:
 
     def ways(self, a: Matrix, b: Matrix, c: Matrix) -> list[Way]:
         matmul = np.matmul
-        return [Way("matmul", MODES, lambda: matmul(a, b, out=c), lambda: c)]
+        return [Way("matmul", MODES, lambda: matmul(a, b, out=c), lambda _: c)]
 
 
 def create(threads: int) -> OpenBlas:
