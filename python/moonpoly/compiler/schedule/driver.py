@@ -13,6 +13,7 @@ from tvm.tirx import PrimFunc
 from moonpoly.compiler.schedule.emitter import Emitter
 from moonpoly.compiler.schedule.phases import emit_phases
 from moonpoly.compiler.schedule.rule_rows import emit_rows, match_rows
+from moonpoly.compiler.schedule.rule_window import emit_window, match_window
 from moonpoly.compiler.schedule.stages import Program, read_program
 from moonpoly.error import UnsupportedError
 
@@ -55,11 +56,16 @@ def _emit(program: Program, lanes: int) -> tuple[Emitter, str]:
     raise UnsupportedError(f"expected a rule for {program.stages[-1].name}")
 
 
+def _emit_window(emitter: Emitter) -> None:
+    emit_window(emitter, match_window(emitter.program))
+
+
 def _emit_rows(emitter: Emitter) -> None:
     emit_rows(emitter, match_rows(emitter.program))
 
 
 RULES: tuple[tuple[str, Callable[[Emitter], None]], ...] = (
+    ("window", _emit_window),
     ("rows", _emit_rows),
     ("phases", emit_phases),
 )

@@ -87,6 +87,16 @@ class Emitter(BlockBuilder):
             self.remaining, self.known = outer, outer_known
 
     @contextmanager
+    def unmasked(self) -> Iterator[None]:
+        """Let every lane touch memory: for scratch memory that is long enough."""
+        outer, outer_guards = self.remaining, self._guards
+        self.remaining, self._guards = None, ()
+        try:
+            yield
+        finally:
+            self.remaining, self._guards = outer, outer_guards
+
+    @contextmanager
     def _guard(self, condition: Expr) -> Iterator[None]:
         """Let memory be touched only where ``condition`` holds."""
         outer, outer_known = self._guards, self.known

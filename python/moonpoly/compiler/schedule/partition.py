@@ -28,6 +28,7 @@ def share(
     extents: Sequence[Expr],
     item_ps: Expr,
     body: Callable[[list[Expr]], None],
+    prepare: Callable[[], None] | None = None,
 ) -> None:
     """Emit a loop nest that is shared among threads if that pays.
 
@@ -39,15 +40,17 @@ def share(
         Estimated picoseconds for one run of ``body``.
     body
         Emits the inside, given the loop indices. It is called more than once.
+    prepare
+        Emits what each thread does before its first item, such as allocating scratch memory.
     """
     total = product(list(extents))
     work = emitter.analyzer.simplify(total * item_ps)
     if constant_int(total) is None:
         # A zero-size dimension would be divided by.
         with emitter.branch(total > int64(0)):
-            _share(emitter, extents, total, work, body)
+            _share(emitter, extents, total, work, body, prepare)
     elif constant_int(total) != 0:
-        _share(emitter, extents, total, work, body)
+        _share(emitter, extents, total, work, body, prepare)
 
 
 def _share(
@@ -56,9 +59,12 @@ def _share(
     total: Expr,
     work: Expr,
     body: Callable[[list[Expr]], None],
+    prepare: Callable[[], None] | None,
 ) -> None:
     fixed = constant_int(work)
     with emitter.scope() as serial:
+        if prepare is not None:
+            prepare()
         _walk(emitter, extents, int64(0), total, body)
     if fixed is not None and fixed < SERIAL_PS:
         for statement in serial:
@@ -70,6 +76,8 @@ def _share(
         with emitter.loop(int64(0), tasks, "task", ForKind.PARALLEL) as task:
             start = emitter.bind(op.truncdiv(total * task, tasks), "start")
             stop = emitter.bind(op.truncdiv(total * (task + int64(1)), tasks), "stop")
+            if prepare is not None:
+                prepare()
             _walk(emitter, extents, start, stop, body)
     if fixed is not None:
         for statement in parallel:

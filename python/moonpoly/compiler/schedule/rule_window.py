@@ -1,0 +1,338 @@
+"""Sliding windows over images: depthwise and small-group convolution, max and average pooling.
+
+Neighbouring columns of an output row lie in the lanes, and a block of rows in registers. The rows
+of the image that a band of output rows needs are first copied, padding included, to scratch memory
+that stays in the cache; there no load needs a mask, and the window moves over it freely.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import tvm
+from tvm import tirx
+from tvm.ir import Expr, Var
+from tvm.tirx import op
+
+from moonpoly.compiler.schedule.emitter import Emitter, at
+from moonpoly.compiler.schedule.expression import (
+    constant_int,
+    int64,
+    loads,
+    substitute,
+    uses,
+)
+from moonpoly.compiler.schedule.partition import OPERATION_PS, share, vectors
+from moonpoly.compiler.schedule.rule_reduce import combine, reduce_term
+from moonpoly.compiler.schedule.stages import Axis, Program, Stage
+from moonpoly.error import UnsupportedError
+
+# Output rows whose sums are kept in registers together: each image row is loaded once for all.
+BLOCK_ROWS = 4
+# Blocks of rows that share one copy of the image.
+BAND_BLOCKS = 8
+# Larger windows would unroll into too much code.
+MAX_WINDOW = 128
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """How an image coordinate follows from an output coordinate and a window coordinate.
+
+    The coordinate is ``stride * out + dilation * window + offset``.
+    """
+
+    stride: int
+    dilation: int
+    offset: int
+
+
+@dataclass(frozen=True)
+class WindowProgram:
+    """A reduction over windows of an image, and what is computed of its result.
+
+    Parameters
+    ----------
+    image
+        The buffer that windows are taken from: a parameter, or a padded one.
+    image_leading
+        Its indices but the last two, in terms of the reduction's axes.
+    channels
+        The reduced axes other than the window: at most one.
+    window
+        The window's axes, vertical and horizontal, with static extents.
+    """
+
+    program: Program
+    reduction: Stage
+    output: Stage
+    image: Var
+    image_leading: tuple[Expr, ...]
+    channels: tuple[Axis, ...]
+    window: tuple[Axis, Axis]
+    vertical: Sweep
+    horizontal: Sweep
+
+
+def match_window(program: Program) -> WindowProgram:
+    """Return how ``program`` slides windows over an image.
+
+    Raises
+    ------
+    UnsupportedError
+        If it doesn't.
+    """
+    reductions = [stage for stage in program.stages if stage.is_reduction]
+    outputs = program.outputs
+    if len(reductions) != 1 or len(outputs) != 1:
+        raise UnsupportedError("expected one reduction and one output")
+    reduction, output = reductions[0], outputs[0]
+    if len(reduction.axes) < 3 or len(reduction.reduce_axes) < 2:
+        raise UnsupportedError("expected images and a window")
+    if constant_int(reduction.axes[-1].extent) == 1:
+        raise UnsupportedError("expected output rows longer than one")
+    *channels, window_y, window_x = reduction.reduce_axes
+    channels = [axis for axis in channels if constant_int(axis.extent) != 1]
+    if len(channels) > 1:
+        raise UnsupportedError("expected one axis of channels")
+    size = 1
+    for axis in (window_y, window_x):
+        extent = constant_int(axis.extent)
+        if extent is None:
+            raise UnsupportedError("expected a window of static size")
+        size *= extent
+    if not 1 < size <= MAX_WINDOW:
+        raise UnsupportedError(f"expected a window of 2 to {MAX_WINDOW}, got {size}")
+    row, column = reduction.axes[-2].var, reduction.axes[-1].var
+    found = None
+    for load in loads(reduction.value):
+        if any(uses(index, column) for index in load.indices):
+            if found is not None:
+                raise UnsupportedError("expected one image")
+            found = load
+    if found is None:
+        raise UnsupportedError("expected an image")
+    leading = tuple(found.indices[:-2])
+    moving = (row, column, window_y.var, window_x.var)
+    if any(uses(index, var) for index in leading for var in moving):
+        raise UnsupportedError("expected the window to move within a plane")
+    return WindowProgram(
+        program,
+        reduction,
+        output,
+        found.source,
+        leading,
+        tuple(channels),
+        (window_y, window_x),
+        _sweep(found.indices[-2], row, window_y.var),
+        _sweep(found.indices[-1], column, window_x.var),
+    )
+
+
+def _sweep(index: Expr, out: Var, window: Var) -> Sweep:
+    parts = tvm.sym.detect_linear_equation(tvm.sym.Analyzer().simplify(index), [out, window])
+    numbers = [constant_int(part) for part in parts]
+    if len(numbers) != 3 or None in numbers:
+        raise UnsupportedError("expected windows at regular steps")
+    stride, dilation, offset = (int(number) for number in numbers if number is not None)
+    if stride not in (1, 2) or dilation < 1:
+        raise UnsupportedError(f"expected a stride of 1 or 2, got {stride}")
+    return Sweep(stride, dilation, offset)
+
+
+def emit_window(emitter: Emitter, matched: WindowProgram) -> None:
+    """Emit a window program."""
+    rows = constant_int(matched.reduction.axes[-2].extent)
+    if rows is None:
+        height = matched.reduction.axes[-2].extent
+        with emitter.scope() as tall:
+            _Tiles(emitter, matched, BLOCK_ROWS).emit()
+        with emitter.scope() as flat:
+            _Tiles(emitter, matched, 1).emit()
+        emitter.choose(height >= int64(BLOCK_ROWS), tall, flat)
+    else:
+        _Tiles(emitter, matched, min(BLOCK_ROWS, rows)).emit()
+
+
+class _Tiles:
+    """The loops over bands, blocks of rows and vectors of columns."""
+
+    def __init__(self, emitter: Emitter, matched: WindowProgram, block_rows: int) -> None:
+        self.emitter = emitter
+        self.matched = matched
+        self.block_rows = block_rows
+        reduction = matched.reduction
+        self.height = reduction.axes[-2].extent
+        self.width = reduction.axes[-1].extent
+        self.window_y = int(matched.window[0].extent)
+        self.window_x = int(matched.window[1].extent)
+        lanes = emitter.lanes
+        vertical, horizontal = matched.vertical, matched.horizontal
+        band_rows = BAND_BLOCKS * block_rows
+        reach = horizontal.dilation * (self.window_x - 1)
+        num_vectors = op.truncdiv(self.width + int64(lanes - 1), int64(lanes))
+        # Rounded up to whole vectors, so that every load of the window ends inside.
+        self.scratch_width = emitter.analyzer.simplify(
+            num_vectors * int64(lanes * horizontal.stride) + int64(reach + lanes)
+        )
+        self.scratch_rows = (
+            vertical.stride * (band_rows - 1) + vertical.dilation * (self.window_y - 1) + 1
+        )
+        self.num_channels = matched.channels[0].extent if matched.channels else int64(1)
+        self.scratch: Var | None = None
+
+    def emit(self) -> None:
+        """Emit the loops."""
+        emitter = self.emitter
+        leading = [axis.extent for axis in self.matched.reduction.axes[:-2]]
+        rows = int64(self.block_rows * BAND_BLOCKS)
+        bands = emitter.analyzer.simplify(op.truncdiv(self.height + rows - int64(1), rows))
+        taps = int64((self.window_y * self.window_x + 6) * OPERATION_PS)
+        area = op.min(self.height, rows) * (self.width + int64(emitter.lanes - 1))
+        item_ps = op.truncdiv(area * taps * self.num_channels, int64(emitter.lanes))
+        share(emitter, [*leading, bands], item_ps, self._band, self._allocate)
+
+    def _allocate(self) -> None:
+        size = self.num_channels * int64(self.scratch_rows) * self.scratch_width
+        self.scratch = self.emitter.allocate([size], str(self.matched.image.ty.dtype), "scratch")
+
+    def _band(self, indices: list[Expr]) -> None:
+        """Emit one band of output rows of one plane."""
+        emitter, block = self.emitter, int64(self.block_rows)
+        *leading, band = indices
+        self.leading = leading
+        first_block = band * int64(BAND_BLOCKS)
+        # The last block is moved up to end with the image: it computes some rows a second time.
+        limit = self.height - block
+        first = emitter.bind(op.min(first_block * block, limit), "first_row")
+        stop = emitter.bind(
+            op.min((first_block + int64(BAND_BLOCKS)) * block, self.height), "stop_row"
+        )
+        self.first = first
+        self._copy_image(first, stop)
+        num_blocks = op.truncdiv(stop - first + block - int64(1), block)
+        with emitter.loop(int64(0), emitter.bind(num_blocks, "num_blocks"), "block") as number:
+            row = emitter.bind(op.min(first + number * block, limit), "row")
+            vectors(emitter, int64(0), self.width, lambda column: self._tile(row, column))
+
+    def _copy_image(self, first: Expr, stop: Expr) -> None:
+        """Copy the rows of the image under a band to scratch memory."""
+        emitter, matched = self.emitter, self.matched
+        vertical, horizontal = matched.vertical, matched.horizontal
+        top = vertical.stride * first + int64(vertical.offset)
+        count = int64(vertical.stride) * (stop - first - int64(1)) + int64(
+            vertical.dilation * (self.window_y - 1) + 1
+        )
+        columns = int64(horizontal.stride) * (self.width - int64(1)) + int64(
+            horizontal.dilation * (self.window_x - 1) + 1
+        )
+        reduction = matched.reduction
+        place = dict(zip((axis.var for axis in reduction.axes[:-2]), self.leading, strict=True))
+        with emitter.loop(int64(0), self.num_channels, "channel") as channel:
+            inside = {**place, **{axis.var: channel for axis in reduction.reduce_axes[:-2]}}
+            planes = [substitute(index, inside) for index in matched.image_leading]
+            with emitter.loop(int64(0), emitter.bind(count, "count"), "image_row") as row:
+
+                def copy(column: Expr) -> None:
+                    y = emitter.analyzer.simplify(top + row)
+                    x = emitter.analyzer.simplify(column + int64(horizontal.offset))
+                    value = self._image(planes, y, x)
+                    emitter.store(self._scratch(), self._scratch_offset(channel, row, column), value)
+
+                vectors(emitter, int64(0), columns, copy)
+
+    def _image(self, planes: list[Expr], y: Expr, x: Expr) -> Expr:
+        """Return an element of the image, padding included."""
+        image = self.matched.image
+        producer = self.matched.program.producers.get(image)
+        if producer is not None:
+            return self.emitter.element(producer, [*planes, y, x])
+        return self.emitter.load(image, self.emitter.offset(image, [*planes, y, x]))
+
+    def _scratch(self) -> Var:
+        if self.scratch is None:
+            raise UnsupportedError("expected scratch memory to be allocated first")
+        return self.scratch
+
+    def _scratch_offset(self, channel: Expr, row: Expr, column: Expr) -> Expr:
+        row = channel * int64(self.scratch_rows) + row
+        return self.emitter.analyzer.simplify(row * self.scratch_width + column)
+
+    def _tile(self, row: Expr, column: Expr) -> None:
+        """Emit a block of rows, one vector wide."""
+        emitter, matched = self.emitter, self.matched
+        reduction, lanes = matched.reduction, emitter.lanes
+        dtype = str(reduction.buffer.ty.dtype)
+        sums = emitter.allocate([int64(self.block_rows * lanes)], dtype, "sums")
+        identity = tirx.Broadcast(reduction.identity, lanes)
+
+        for number in range(self.block_rows):
+            emitter.add(tirx.BufferStore(sums, identity, self._slot(sums, number)))
+        with emitter.loop(int64(0), self.num_channels, "channel") as channel:
+            self._sweep_window(row, column, channel, sums)
+        for number in range(self.block_rows):
+            self._finish(row + int64(number), column, tirx.BufferLoad(sums, self._slot(sums, number)))
+
+    def _slot(self, sums: Var, number: int) -> list[Expr]:
+        lanes = self.emitter.lanes
+        return at(sums, tirx.Ramp(int64(number * lanes), int64(1), lanes))
+
+    def _sweep_window(self, row: Expr, column: Expr, channel: Expr, sums: Var) -> None:
+        """Emit every tap of the window on every row of the block.
+
+        Column by column of the window, so that few weights and one vector of the image are live.
+        """
+        emitter, matched = self.emitter, self.matched
+        vertical, horizontal = matched.vertical, matched.horizontal
+        window_y, window_x = matched.window
+        base = emitter.bind((row - self.first) * int64(vertical.stride), "base_row")
+        point = dict(zip((a.var for a in matched.reduction.axes[:-2]), self.leading, strict=True))
+        point |= {axis.var: channel for axis in matched.reduction.reduce_axes[:-2]}
+        point[matched.reduction.axes[-1].var] = column
+        last = vertical.stride * (self.block_rows - 1) + vertical.dilation * (self.window_y - 1)
+        for x in range(self.window_x):
+            for y in range(last + 1):
+                taps = [
+                    (number, tap)
+                    for number in range(self.block_rows)
+                    for tap in range(self.window_y)
+                    if number * vertical.stride + tap * vertical.dilation == y
+                ]
+                if not taps:
+                    continue
+                place = self._scratch_offset(
+                    channel,
+                    base + int64(y),
+                    column * int64(horizontal.stride) + int64(x * horizontal.dilation),
+                )
+                with emitter.unmasked():
+                    pixel = emitter.load(self._scratch(), place)
+                emitter.resident[matched.image] = lambda _emitter, _indices, pixel=pixel: pixel
+                for number, tap in taps:
+                    env = {
+                        **point,
+                        matched.reduction.axes[-2].var: row + int64(number),
+                        window_y.var: int64(tap),
+                        window_x.var: int64(x),
+                    }
+                    with emitter.unmasked():
+                        term = emitter.widen(reduce_term(emitter, matched.reduction, env))
+                    value = combine(
+                        matched.reduction.combiner, tirx.BufferLoad(sums, self._slot(sums, number)), term
+                    )
+                    emitter.add(tirx.BufferStore(sums, value, self._slot(sums, number)))
+                del emitter.resident[matched.image]
+
+    def _finish(self, row: Expr, column: Expr, value: Expr) -> None:
+        """Compute the output from a sum and store it."""
+        emitter, matched = self.emitter, self.matched
+        point = [*self.leading, row, column]
+        if not matched.output.is_reduction:
+            value = emitter.bind(value, "sum")
+            emitter.resident[matched.reduction.buffer] = lambda _emitter, _indices: value
+            value = emitter.element(matched.output, point)
+            del emitter.resident[matched.reduction.buffer]
+        emitter.store(
+            matched.output.buffer, emitter.offset(matched.output.buffer, point), value
+        )
+
