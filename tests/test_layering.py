@@ -19,6 +19,7 @@ LAYERS = (
     "runtime",
     "tir_templates",
     "schedules",
+    "artifacts",
     "autotune",
     "planning",
     "compiler",
@@ -28,6 +29,7 @@ LAYERS = (
 FOLDERS = {
     "tir_templates": ROOT / "tir_templates",
     "schedules": ROOT / "schedules",
+    "artifacts": ROOT / "artifacts",
     "benchmarks": ROOT / "benchmarks",
 }
 PACKAGE = ROOT / "python" / "moonpoly"
@@ -78,7 +80,10 @@ def test_a_module_imports_only_what_comes_before_it(name):
     for imported in _imports(name, MODULES[name]):
         if imported[0] != "moonpoly":
             continue
-        assert len(imported) > 1, "import the part that is needed, not the whole package"
+        if len(imported) == 1:
+            # A benchmark measures what users call; the rest imports the part that it needs.
+            assert name[1] == "benchmarks", "import the part, not the whole package"
+            continue
         assert imported[1] in LAYERS, f"imports {'.'.join(imported)}, which has no place"
         assert LAYERS.index(imported[1]) <= own, f"imports {'.'.join(imported)} from above"
 

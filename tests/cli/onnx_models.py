@@ -32,12 +32,14 @@ def linear() -> ModelProto:
 
 
 def unsupported() -> ModelProto:
-    """A model with an operator that no front end knows."""
-    return _model(
-        [helper.make_node("Unheard", ["x"], ["y"], name="strange", domain="")],
+    """A valid model with an operator of a domain that no front end knows."""
+    model = _model(
+        [helper.make_node("Unheard", ["x"], ["y"], name="strange", domain="com.example")],
         [_tensor("x", ["rows", 12])],
         [_tensor("y", ["rows", 12])],
     )
+    model.opset_import.append(helper.make_opsetid("com.example", 3))
+    return model
 
 
 def cyclic() -> ModelProto:
