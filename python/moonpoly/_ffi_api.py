@@ -1,0 +1,141 @@
+"""Binds the C++ runtime: loads the library once and names its functions.
+
+The only module that touches the library. There is no logic here: arguments are checked in C++, and
+errors arrive as ``ValueError`` (shape, strides, layout), ``TypeError`` (dtype, device) or
+``RuntimeError`` with what was expected and what was got.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import tvm_ffi
+
+from moonpoly import config
+
+COST_MODELS = ("full", "waves", "task")
+
+
+_library = tvm_ffi.load_module(str(config.runtime_library()))
+
+
+def _bind(name: str) -> Any:
+    return tvm_ffi.get_global_func(f"moonpoly.{name}")
+
+
+@tvm_ffi.register_object("moonpoly.KernelSet")
+class KernelSetObject(tvm_ffi.Object):
+    """Micro-kernels with their costs and compiled code; see :func:`KernelSet`."""
+
+
+@tvm_ffi.register_object("moonpoly.LoadedPlan")
+class LoadedPlan(tvm_ffi.Object):
+    """A plan read from JSON, ready to run."""
+
+
+# (manifest_json, library) -> KernelSetObject
+KernelSet = _bind("KernelSet")
+# (kernel_set, A, B, C, b_mode, trans_a): C (…, m, n) = A B. b_mode: 0 packed panels, 1 row-major,
+# 2 transposed.
+gemm = _bind("gemm")
+# (B (k, n), or (n, k) if transposed; transposed, panel) -> (ceil(n / panel), k, panel)
+pack_b = _bind("pack_b")
+# (metadata_json, library): makes a model's call sites known to the intrinsics.
+register_model = _bind("register_model")
+# () -> threads that a plan made now may use
+num_threads = _bind("num_threads")
+# (count): use at most that many threads; 0 leaves it to the environment
+set_num_threads = _bind("set_num_threads")
+# () -> "avx2 fma …"
+cpu_features = _bind("cpu_features")
+# () -> version of the library
+version = _bind("version")
+
+_plan = _bind("plan")
+_enumerate_plans = _bind("enumerate_plans")
+_load_plan = _bind("load_plan")
+_run_plan = _bind("run_plan")
+_bench_select = _bind("bench_select")
+_sample_task = _bind("sample_task")
+
+
+def plan(
+    kernel_set: KernelSetObject,
+    m: int,
+    n: int,
+    k: int,
+    b_mode: int,
+    threads: int,
+    *,
+    batch: int = 1,
+    cost_model: str = "full",
+) -> str:
+    """Return the selector's plan for ``batch`` products of (m, k) by (k, n) as JSON.
+
+    ``cost_model`` is ``"full"``, or ``"waves"`` or ``"task"`` to rank by one factor alone.
+    ``b_mode`` may also be 3: B is gathered block by block, as a convolution's is.
+    """
+    model = COST_MODELS.index(cost_model)
+    return str(_plan(kernel_set, batch, m, n, k, b_mode, threads, model))
+
+
+def enumerate_plans(
+    kernel_set: KernelSetObject,
+    m: int,
+    n: int,
+    k: int,
+    b_mode: int,
+    threads: int,
+    *,
+    batch: int = 1,
+) -> list[str]:
+    """Return every plan that the search can make, as JSON."""
+    plans = _enumerate_plans(kernel_set, batch, m, n, k, b_mode, threads)
+    return [str(text) for text in plans]
+
+
+# A plan is read once and run many times.
+load_plan = lru_cache(maxsize=8192)(_load_plan)
+
+
+def run_plan(
+    kernel_set: KernelSetObject,
+    plan_json: str,
+    a: Any,
+    b: Any,
+    c: Any,
+    b_mode: int,
+    trans_a: bool = False,
+) -> None:
+    """Compute C = A B by a given plan, which must be for the shape of the tensors."""
+    _run_plan(load_plan(kernel_set, plan_json), a, b, c, b_mode, trans_a)
+
+
+def bench_select(
+    kernel_set: KernelSetObject, shapes: Sequence[int], b_mode: int, threads: int, cached: bool
+) -> tvm_ffi.Tensor:
+    """Return the µs of each selection (float64) for the problems m, n, k, m, n, k, … given flat."""
+    return _bench_select(kernel_set, tvm_ffi.Shape(shapes), b_mode, threads, cached)
+
+
+def sample_task(
+    name: str,
+    library: tvm_ffi.Module,
+    um: int,
+    un: int,
+    m_tiles: int,
+    n_tiles: int,
+    k: int,
+    strided: bool,
+    min_us: float,
+    panel: int = 16,
+) -> float:
+    """Return the median µs of one um x un task of a micro-kernel called on m_tiles x n_tiles.
+
+    ``min_us`` is the least time spent measuring. Runs on the calling thread.
+    """
+    return float(
+        _sample_task(name, library, um, un, m_tiles, n_tiles, k, strided, float(min_us), panel)
+    )

@@ -1,0 +1,103 @@
+/*!
+ * \file select/region_cost.h
+ * \brief What one region costs under a given split of the threads.
+ */
+#ifndef MOONPOLY_SELECT_REGION_COST_H_
+#define MOONPOLY_SELECT_REGION_COST_H_
+
+#include <array>
+#include <cstdint>
+
+#include "artifact/kernel_set.h"
+#include "select/plan.h"
+
+namespace moonpoly {
+
+/*! \brief Which terms rank the plans; the partial ones are the paper's ablations. */
+enum class CostModel : int32_t {
+  kFull = 0,
+  /*! \brief Only the number of rounds of tasks. */
+  kWavesOnly = 1,
+  /*! \brief Only the cost of one task. */
+  kTaskOnly = 2,
+};
+
+/*! \brief How the threads are divided before a region is shared out. */
+struct ThreadSplit {
+  int32_t batch_threads;
+  int32_t k_threads;
+  int32_t region_threads;
+};
+
+/*! \brief A grid of threads over one region. */
+struct ThreadGrid {
+  int32_t rows;
+  int32_t cols;
+};
+
+/*! \brief A region with what its cost is made of; microseconds for one batch element. */
+struct Cell {
+  int64_t m0, m1, n0, n1;
+  int32_t kernel;
+  ThreadGrid grid;
+  bool pack_b;
+  float task_us;
+  /*! \brief Beside the tasks: packing, padding, copying; of the busiest thread. */
+  float extra_us;
+  int32_t row_tiles, col_tiles;
+
+  /*! \brief Microseconds of the busiest thread. */
+  float busiest_us() const {
+    return task_us * static_cast<float>(CeilDiv(row_tiles, grid.rows)) *
+               static_cast<float>(CeilDiv(col_tiles, grid.cols)) +
+           extra_us;
+  }
+};
+
+/*! \brief Evaluates regions of one problem under one thread split. */
+class RegionCost {
+ public:
+  RegionCost(const KernelSetObj& ks, const Problem& problem, CostModel model);
+
+  void SetSplit(const ThreadSplit& split);
+
+  /*! \brief The region [m0, m1) x [n0, n1) on one micro-kernel. */
+  Cell Evaluate(int32_t kernel, int64_t m0, int64_t m1, int64_t n0, int64_t n1,
+                ThreadGrid grid) const;
+
+  /*! \brief Microseconds per element of C when everything about the kernel goes well. */
+  float BestRate(int32_t kernel) const { return best_rate_[kernel]; }
+  /*! \brief Whether the kernel can serve this problem at all. */
+  bool Usable(int32_t kernel) const;
+
+  /*! \brief Launching, and adding up slices: what is paid once however the regions are cut. */
+  float FixedUs() const { return fixed_us_; }
+  int64_t batches() const { return batches_; }
+  int64_t depth() const { return depth_; }
+
+  /*! \brief The cache blocking for a share of a region. */
+  Region ToRegion(const Cell& cell) const;
+
+ private:
+  const float* Table(int32_t kernel, bool strided) const {
+    const MicroKernel& k = ks_.kernel(kernel);
+    return strided ? k.strided_us : k.packed_us;
+  }
+
+  const KernelSetObj& ks_;
+  const Problem& problem_;
+  CostModel model_;
+  ThreadSplit split_{};
+  int64_t depth_ = 0;
+  int64_t slice_ = 0;
+  float slices_ = 1.0f;
+  int64_t batches_ = 1;
+  float contention_ = 1.0f;
+  float fixed_us_ = 0.0f;
+  AxisPoint k_point_{};
+  std::array<float, 64> best_rate_{};
+};
+
+}  // namespace moonpoly
+
+#endif  // MOONPOLY_SELECT_REGION_COST_H_
