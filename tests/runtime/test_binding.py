@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from moonpoly.error import InputError
-from moonpoly.runtime.binding import ALIGNMENT_BYTES, bind_inputs, check_constraints
+from moonpoly.runtime.binding import (
+    ALIGNMENT_BYTES,
+    bind_inputs,
+    check_constraints,
+    check_limits,
+)
 from moonpoly.runtime.metadata import ModelMetadata, TensorSpec
 
 
@@ -19,6 +24,7 @@ def _metadata(*inputs: TensorSpec, constraints=()) -> ModelMetadata:
         inputs=inputs,
         outputs=(),
         constraints=tuple(constraints),
+        limits=(),
         raw={},
     )
 
@@ -120,3 +126,9 @@ def test_a_dlpack_tensor_is_taken():
     ids = np.arange(10, dtype=np.int64).reshape(2, 5)
     bound, _ = bind_inputs(META, _given() | {"ids": tvm_ffi.from_dlpack(ids)})
     np.testing.assert_array_equal(bound, ids)
+
+
+def test_a_size_beyond_the_models_tables_is_refused():
+    check_limits((("length", 512),), {"length": 512, "batch": 10_000})
+    with pytest.raises(InputError, match="dimension length can be 512 at most"):
+        check_limits((("length", 512),), {"length": 513})

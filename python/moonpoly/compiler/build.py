@@ -14,6 +14,7 @@ from moonpoly.autotune import load_artifact
 from moonpoly.compiler.codegen import generate
 from moonpoly.compiler.frontend import ImportedModel, ModelSource, import_model
 from moonpoly.compiler.metadata import add_metadata, model_metadata
+from moonpoly.compiler.passes.find_limits import find_limits
 from moonpoly.compiler.pipeline import lowering_phases, rewriting_phases, run_phases
 from moonpoly.compiler.sites import SiteTable, combined_digest
 from moonpoly.error import InputError, MoonPolyError
@@ -93,7 +94,14 @@ def build_library(
     with tvm_target:
         mod = run_phases(imported.module, rewriting_phases(table) + lowering_phases(tvm_target))
     manifest = {key: value for key, value in artifact.manifest.items() if key not in _FILE_KEYS}
-    metadata = model_metadata(imported, table, target, {_WORKLOAD.key: manifest}, dim_hints)
+    metadata = model_metadata(
+        imported,
+        table,
+        target,
+        artifacts={_WORKLOAD.key: manifest},
+        dim_hints=dim_hints,
+        limits=find_limits(imported.module),
+    )
     executable = generate(add_metadata(mod, metadata), tvm_target)
     with config.atomic_file(path) as temp:
         try:
@@ -115,7 +123,8 @@ def describe(model: ModelSource, target: Target | str | None = None) -> dict[str
     imported = import_model(model)
     table = SiteTable(digest=imported.digest, lanes=target.vector_lanes[_WORKLOAD.dtype])
     run_phases(imported.module, rewriting_phases(table))
-    return model_metadata(imported, table, target, {}, {})
+    limits = find_limits(imported.module)
+    return model_metadata(imported, table, target, artifacts={}, dim_hints={}, limits=limits)
 
 
 def _resolve(target: Target | str | None) -> Target:

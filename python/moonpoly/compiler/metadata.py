@@ -26,6 +26,7 @@ def model_metadata(
     target: Target,
     artifacts: Mapping[str, Mapping[str, Any]],
     dim_hints: Mapping[str, tuple[int, int]],
+    limits: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return what the runtime and ``moonpoly inspect`` need to know of a model.
 
@@ -35,6 +36,8 @@ def model_metadata(
         Workload key → the manifest of the artifact that its call sites use.
     dim_hints
         Symbolic dimension → the range that the user expects.
+    limits
+        Symbol of the Relax function → the largest size that the model allows.
     """
     return {
         "schema": SCHEMA,
@@ -46,6 +49,7 @@ def model_metadata(
         "inputs": [spec.to_dict() for spec in model.inputs],
         "outputs": [spec.to_dict() for spec in model.outputs],
         "constraints": [],
+        "limits": {model.dim_names[symbol]: limit for symbol, limit in limits.items()},
         "dim_hints": {name: list(bounds) for name, bounds in dim_hints.items()},
         "report": [entry.to_dict() for entry in table.report],
         "artifacts": {key: dict(manifest) for key, manifest in artifacts.items()},

@@ -35,7 +35,9 @@ def bind_inputs(metadata: ModelMetadata, given: Mapping[str, Any]) -> list[np.nd
         array = _as_array(spec, given[spec.name])
         _check(spec, array, bound)
         arrays.append(_lay_out(array))
-    check_constraints(metadata.constraints, {dim: size for dim, (size, _) in bound.items()})
+    sizes = {dim: size for dim, (size, _) in bound.items()}
+    check_constraints(metadata.constraints, sizes)
+    check_limits(metadata.limits, sizes)
     return arrays
 
 
@@ -56,6 +58,21 @@ def check_constraints(
         if got_left is not None and got_right is not None and got_left != got_right:
             raise InputError(
                 f"dimensions {left} and {right} must be equal, got {got_left} and {got_right}"
+            )
+
+
+def check_limits(limits: Iterable[tuple[str, int]], sizes: Mapping[int | str, int]) -> None:
+    """Check that no dimension is larger than the model's own tables.
+
+    Raises
+    ------
+    InputError
+        Naming the dimension, its size and its limit.
+    """
+    for dim, most in limits:
+        if sizes.get(dim, 0) > most:
+            raise InputError(
+                f"dimension {dim} can be {most} at most in this model, got {sizes[dim]}"
             )
 
 

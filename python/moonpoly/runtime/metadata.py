@@ -33,6 +33,8 @@ class ModelMetadata:
     ----------
     constraints
         Pairs of dimensions (symbols' names or numbers) that must be equal at run time.
+    limits
+        Symbol's name → largest size that the model's own tables allow.
     raw
         The whole JSON document, for printing.
     """
@@ -44,6 +46,7 @@ class ModelMetadata:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     constraints: tuple[tuple[int | str, int | str], ...]
+    limits: tuple[tuple[str, int], ...]
     raw: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
 
     @staticmethod
@@ -79,6 +82,7 @@ class ModelMetadata:
                 inputs=tuple(_spec(item) for item in raw["inputs"]),
                 outputs=tuple(_spec(item) for item in raw["outputs"]),
                 constraints=tuple((left, right) for left, right in raw.get("constraints", ())),
+                limits=tuple((str(dim), int(most)) for dim, most in raw.get("limits", {}).items()),
                 raw=raw,
             )
         except (KeyError, TypeError, ValueError) as err:
