@@ -144,6 +144,8 @@ def read_metadata(path: Path | str) -> ModelMetadata:
 def _open(path: Path) -> tvm_ffi.Module:
     check_library_file(path)
     # Importing _ffi_api has loaded the package's library, where the VM finds the intrinsics.
+    # Asking for the threads sizes TVM's pool, which is too late once a loop has run in parallel.
+    _ffi_api.num_threads()
     try:
         return tvm_ffi.load_module(str(path))
     except (RuntimeError, OSError, ValueError) as err:
