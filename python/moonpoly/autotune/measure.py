@@ -1,0 +1,117 @@
+"""Build and time one candidate schedule, in MetaSchedule's worker processes.
+
+Time is the processor time of the measuring thread, not wall-clock: another process on the machine
+then lengthens a trial's wait, not its result.
+"""
+
+from __future__ import annotations
+
+import functools
+import mmap
+import time
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from moonpoly.autotune.candidates import Candidate
+from moonpoly.autotune.generate import argument_shapes, build_module, lower_annotations
+from moonpoly.autotune.metaschedule import meta_schedule
+
+# A problem is run with its large operand in cache, then from memory, so that a schedule is chosen
+# for both. The operand is larger than a share of the last cache.
+STREAM_BYTES = 48 << 20
+_OUTER_K, _DOT_K = 256, 1024
+_ROW_TILES, _COLUMN_TILES = 2, 2
+
+_REPEATS = 4
+_TIMEOUT_S = 30.0
+_ITEM_BYTES = 4
+_HUGE_PAGE_BYTES = 2 << 20
+
+
+def tuning_shape(candidate: Candidate) -> tuple[int, int, int]:
+    """Return the (m, n, k) that a candidate is tuned on: the streamed operand fills memory."""
+    tile = candidate.tile
+    if tile.family == "outer":
+        columns = STREAM_BYTES // (_OUTER_K * _ITEM_BYTES)
+        return _ROW_TILES * tile.um, columns // tile.un * tile.un, _OUTER_K
+    rows = STREAM_BYTES // (_DOT_K * _ITEM_BYTES)
+    return rows // tile.um * tile.um, _COLUMN_TILES * tile.un, _DOT_K
+
+
+def local_builder() -> meta_schedule.builder.LocalBuilder:
+    """Return a builder of one worker process that compiles as the export does."""
+    return meta_schedule.builder.LocalBuilder(max_workers=1, timeout_sec=_TIMEOUT_S, f_build=_build)
+
+
+def local_runner(candidate: Candidate) -> meta_schedule.runner.LocalRunner:
+    """Return a runner that times a candidate's kernels on processor time."""
+    return meta_schedule.runner.LocalRunner(
+        timeout_sec=_TIMEOUT_S,
+        f_alloc_argument=functools.partial(_arguments, candidate),
+        f_run_evaluator=_processor_seconds,
+    )
+
+
+def huge_array(num_items: int) -> np.ndarray:
+    """Return a float32 array on huge pages, filled with a number that takes no denormals."""
+    size = num_items * _ITEM_BYTES
+    memory = mmap.mmap(-1, size + _HUGE_PAGE_BYTES)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    raw = np.frombuffer(memory, dtype=np.uint8)
+    start = -raw.ctypes.data % _HUGE_PAGE_BYTES
+    array = raw[start : start + size].view(np.float32)
+    array.fill(0.5)
+    return array
+
+
+def _build(mod: tvm.IRModule, target: tvm.target.Target, _params: object) -> tvm.runtime.Module:
+    return build_module(lower_annotations(mod), target).mod
+
+
+@functools.cache
+def _streamed() -> np.ndarray:
+    return huge_array(STREAM_BYTES // _ITEM_BYTES)
+
+
+def _arguments(
+    candidate: Candidate, _device: object, _args_info: object, _repeat: int
+) -> list[list[tvm_ffi.Tensor]]:
+    """Return two argument lists: the streamed operand in cache, and from memory."""
+    m, n, k = tuning_shape(candidate)
+    shapes = argument_shapes(candidate, m, n, k)
+    streamed = 1 if candidate.tile.family == "outer" else 0
+    arrays = [
+        _streamed()[: int(np.prod(shape))].reshape(shape)
+        if index == streamed
+        else np.full(shape, 0.5, dtype=np.float32)
+        for index, shape in enumerate(shapes)
+    ]
+    # The first extent's stride set to zero: every panel, or row, is the same memory.
+    large = arrays[streamed]
+    cached = np.lib.stride_tricks.as_strided(large, large.shape, (0, *large.strides[1:]))
+    return [
+        [tvm_ffi.from_dlpack(cached if i == streamed else a) for i, a in enumerate(arrays)],
+        [tvm_ffi.from_dlpack(a) for a in arrays],
+    ]
+
+
+def _processor_seconds(
+    module: tvm.runtime.Module,
+    _device: object,
+    _config: object,
+    argument_lists: list[list[tvm_ffi.Tensor]],
+) -> list[float]:
+    """Return the least processor time of a call, in seconds, for each argument list."""
+    kernel = module["main"]
+    seconds = []
+    for arguments in argument_lists:
+        kernel(*arguments)
+        best = float("inf")
+        for _ in range(_REPEATS):
+            start = time.thread_time()
+            kernel(*arguments)
+            best = min(best, time.thread_time() - start)
+        seconds.append(best)
+    return seconds

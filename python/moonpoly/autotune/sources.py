@@ -1,0 +1,107 @@
+"""Where the text comes from that an artifact is made of.
+
+The records and cost tables that were installed with the package, unless this user tuned or
+calibrated: those lie in the cache and are used from then on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from moonpoly import artifacts, schedules, tir_templates
+from moonpoly.config import cache_dir, package_version
+from moonpoly.error import ArtifactError, StorageError
+from moonpoly.schedules import records_path
+from moonpoly.target import Target
+from moonpoly.workload import Workload
+
+# Modules of this package that decide what code a record becomes.
+_CODE = ("export.py", "generate.py", "prefetch.py")
+
+
+@dataclass(frozen=True)
+class Sources:
+    """The two text files of one target and workload.
+
+    Parameters
+    ----------
+    records
+        The tuning records of the kept micro-kernels.
+    costs
+        Their task-cost tables.
+    """
+
+    records: Path
+    costs: Path
+
+    def digest(self) -> str:
+        """Return the SHA-256 of everything that decides what the artifact contains.
+
+        Raises
+        ------
+        StorageError
+            If a file can't be read.
+        """
+        digest = hashlib.sha256()
+        for text in (*versions().values(), str(sorted(versions()))):
+            digest.update(text.encode() + b"\0")
+        here = Path(__file__).parent
+        code = [here / name for name in _CODE]
+        for package in (schedules, tir_templates):
+            code += sorted(Path(str(package.__file__)).parent.glob("*.py"))
+        for path in (self.records, self.costs, *code):
+            try:
+                digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+            except OSError as err:
+                raise StorageError(
+                    f"can't read {path}: {err.strerror}; install moonpoly again"
+                ) from err
+        return digest.hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a compiled kernel is bound to, by the manifest's names."""
+    return {
+        "moonpoly": package_version(),
+        "tvm": version("apache-tvm"),
+        "tvm_ffi": version("apache-tvm-ffi"),
+    }
+
+
+def installed_sources(target: Target, workload: Workload) -> Sources:
+    """Return the files that belong to the package."""
+    # The folder holds text only, so it is a package without code.
+    tables = Path(next(iter(artifacts.__path__)))
+    return Sources(
+        records_path(target.name, workload.key), tables / target.name / workload.key / "costs.json"
+    )
+
+
+def own_sources(target: Target, workload: Workload) -> Sources:
+    """Return the files in the cache that ``tune`` and ``calibrate`` write."""
+    folder = cache_dir() / "tuned" / target.name / workload.key
+    return Sources(folder / "records.jsonl", folder / "costs.json")
+
+
+def current_sources(target: Target, workload: Workload) -> Sources:
+    """Return what an artifact is made of now: each file of the user's own where there is one.
+
+    Raises
+    ------
+    ArtifactError
+        If nobody has tuned for the target yet.
+    """
+    own, installed = own_sources(target, workload), installed_sources(target, workload)
+    sources = Sources(
+        own.records if own.records.exists() else installed.records,
+        own.costs if own.costs.exists() else installed.costs,
+    )
+    if not sources.records.exists() or not sources.costs.exists():
+        raise ArtifactError(
+            f"no tuning records for {workload.key} on {target.name}; run "
+            f"`moonpoly tune --target {target.name} --op {workload.op} --dtype {workload.dtype}`"
+        )
+    return sources
