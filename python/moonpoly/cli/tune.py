@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from moonpoly.cli.options import TargetName
+from moonpoly.cli.screen import console
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
@@ -14,22 +16,49 @@ Op = Annotated[str, typer.Option("--op", help="The operator to tune.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="Its element type.")]
 
 
-def tune(target: TargetName = "host", op: Op = "gemm", dtype: Dtype = "float32") -> None:
-    """Search micro-kernels for a target without knowing any shape."""
+def tune(
+    target: TargetName = "host",
+    op: Op = "gemm",
+    dtype: Dtype = "float32",
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Schedules to measure for each tile.")
+    ] = None,
+    work_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Where steps are kept, so that an interrupted run goes on; else in the cache.",
+        ),
+    ] = None,
+) -> None:
+    """Search micro-kernels for a target, without knowing any shape."""
     from moonpoly import autotune
 
-    autotune.tune(Target.parse(target), Workload(op, dtype))
+    chosen = {} if trials is None else {"trials": trials}
+    result = autotune.tune(Target.parse(target), Workload(op, dtype), work_dir=work_dir, **chosen)
+    console.print(f"records: {result.sources.records}")
+    console.print(f"task costs: {result.sources.costs}")
 
 
-def export(target: TargetName = "host", op: Op = "gemm", dtype: Dtype = "float32") -> None:
-    """Rebuild an artifact from committed records, without a search."""
+def export(
+    target: TargetName = "host",
+    op: Op = "gemm",
+    dtype: Dtype = "float32",
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FOLDER", help="Where to; else in the cache."),
+    ] = None,
+) -> None:
+    """Build an artifact from its tuning records, without a search."""
     from moonpoly import autotune
 
-    autotune.export(Target.parse(target), Workload(op, dtype))
+    artifact = autotune.export(Target.parse(target), Workload(op, dtype), output)
+    console.print(f"{artifact.path}  {len(artifact.manifest['kernels'])} micro-kernels")
 
 
 def calibrate(target: TargetName = "host", op: Op = "gemm", dtype: Dtype = "float32") -> None:
-    """Refit the task costs of an artifact on this machine."""
+    """Refit the task costs on this machine; best when it is otherwise idle."""
     from moonpoly import autotune
 
-    autotune.calibrate(Target.parse(target), Workload(op, dtype))
+    sources = autotune.calibrate(Target.parse(target), Workload(op, dtype))
+    console.print(f"task costs: {sources.costs}; artifacts are built with them from now on")
