@@ -35,7 +35,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--save", type=Path, metavar="FILE.so", help="keep the compiled model")
     options = parser.parse_args()
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     model = model_file()
     start = time.monotonic()
     with console.status("Compiling MiniLM-L3; the first time builds the micro-kernels too"):
@@ -91,7 +91,7 @@ def run_shapes(
     table = Table(title="MiniLM-L3 at any shape", title_justify="left")
     for name in ("batch x sequence", "max error", "latency", "ONNX Runtime"):
         table.add_column(name, justify="right")
-    table.add_column("chosen plans (m x n x k: micro-kernel [region])")
+    table.add_column("plan for each weight's k x n: pattern, micro-kernels")
     worst = 0.0
     rng = np.random.default_rng(0)
     for batch, sequence in SHAPES:
@@ -104,7 +104,7 @@ def run_shapes(
         error = largest_error(got, want)
         worst = max(worst, error)
         ours_us = runtime.time_calls(executable, inputs, repeat=REPEAT).median_us
-        plans = [str(moonpoly.plan(batch * sequence, n, k)) for k, n in weights]
+        plans = [chosen_plan(batch * sequence, n, k) for k, n in weights]
         table.add_row(
             f"{batch}x{sequence}",
             f"{error:.1e}",
@@ -114,6 +114,13 @@ def run_shapes(
         )
     console.print(table)
     return worst
+
+
+def chosen_plan(m: int, n: int, k: int) -> str:
+    """Return the pattern and the micro-kernels of the plan."""
+    plan = moonpoly.plan(m, n, k)
+    tiles = " + ".join("x".join(map(str, region.tile)) for region in plan.regions)
+    return f"{k}x{n}: {plan.pattern}, {tiles}"
 
 
 def reference_us(session: onnxruntime.InferenceSession, inputs: Mapping[str, np.ndarray]) -> float:

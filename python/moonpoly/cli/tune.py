@@ -32,10 +32,10 @@ def tune(
     ] = None,
 ) -> None:
     """Search micro-kernels for a target, without knowing any shape."""
-    from moonpoly import autotune
+    from moonpoly.autotune.tune import tune as search
 
     chosen = {} if trials is None else {"trials": trials}
-    result = autotune.tune(Target.parse(target), Workload(op, dtype), work_dir=work_dir, **chosen)
+    result = search(Target.parse(target), Workload(op, dtype), work_dir=work_dir, **chosen)
     console.print(f"records: {result.sources.records}")
     console.print(f"task costs: {result.sources.costs}")
 
@@ -50,15 +50,15 @@ def export(
     ] = None,
 ) -> None:
     """Build an artifact from its tuning records, without a search."""
-    from moonpoly import autotune
+    from moonpoly.autotune.export import export as build
 
-    artifact = autotune.export(Target.parse(target), Workload(op, dtype), output)
+    artifact = build(Target.parse(target), Workload(op, dtype), output)
     console.print(f"{artifact.path}  {len(artifact.manifest['kernels'])} micro-kernels")
 
 
 def calibrate(target: TargetName = "host", op: Op = "gemm", dtype: Dtype = "float32") -> None:
     """Refit the task costs on this machine; best when it is otherwise idle."""
-    from moonpoly import autotune
+    from moonpoly.autotune.calibrate import calibrate as refit
 
-    sources = autotune.calibrate(Target.parse(target), Workload(op, dtype))
+    sources = refit(Target.parse(target), Workload(op, dtype))
     console.print(f"task costs: {sources.costs}; artifacts are built with them from now on")
