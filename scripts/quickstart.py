@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import onnxruntime
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
@@ -88,10 +89,10 @@ def run_shapes(
     weights: list[tuple[int, int]],
 ) -> float:
     """Run every shape, print the table, and return the largest error."""
-    table = Table(title="MiniLM-L3 at any shape", title_justify="left")
-    for name in ("batch x sequence", "max error", "latency", "ONNX Runtime"):
+    table = Table(title="MiniLM-L3 at any shape", title_justify="left", box=box.SIMPLE_HEAD)
+    for name in ("shape", "max error", "latency", "ONNX Runtime"):
         table.add_column(name, justify="right")
-    table.add_column("plan for each weight's k x n: pattern, micro-kernels")
+    table.add_column("plans: weight, pattern, micro-kernels")
     worst = 0.0
     rng = np.random.default_rng(0)
     for batch, sequence in SHAPES:
@@ -119,8 +120,8 @@ def run_shapes(
 def chosen_plan(m: int, n: int, k: int) -> str:
     """Return the pattern and the micro-kernels of the plan."""
     plan = moonpoly.plan(m, n, k)
-    tiles = " + ".join("x".join(map(str, region.tile)) for region in plan.regions)
-    return f"{k}x{n}: {plan.pattern}, {tiles}"
+    tiles = "+".join("x".join(map(str, region.tile)) for region in plan.regions)
+    return f"{k}x{n}  {plan.pattern}  {tiles}"
 
 
 def reference_us(session: onnxruntime.InferenceSession, inputs: Mapping[str, np.ndarray]) -> float:
