@@ -32,10 +32,12 @@ def tune(
     ] = None,
 ) -> None:
     """Search micro-kernels for a target, without knowing any shape."""
+    from moonpoly.autotune.tune import TRIALS
     from moonpoly.autotune.tune import tune as search
 
-    chosen = {} if trials is None else {"trials": trials}
-    result = search(Target.parse(target), Workload(op, dtype), work_dir=work_dir, **chosen)
+    result = search(
+        Target.parse(target), Workload(op, dtype), trials=trials or TRIALS, work_dir=work_dir
+    )
     console.print(f"records: {result.sources.records}")
     console.print(f"task costs: {result.sources.costs}")
 
