@@ -66,6 +66,25 @@ def _number(value: float, dtype: str) -> float | int:
     return int(value) if "int" in dtype else float(value)
 
 
+def _range(
+    bb: relax.BlockBuilder,
+    inputs: Sequence[relax.Expr | None],
+    attrs: dict[str, Any],
+    opset: int,
+) -> relax.Expr | None:
+    """Give a range that ends at a symbolic dimension the length that is known of it."""
+    bounds = [bound if tvm.ir.is_prim_expr(bound) else _integer(bound) for bound in inputs]
+    if any(bound is None for bound in bounds) or not any(map(tvm.ir.is_prim_expr, bounds)):
+        return None
+    return relax.op.arange(*bounds, dtype="int64")
+
+
+def _integer(expr: relax.Expr | None) -> int | None:
+    if isinstance(expr, tvm.ir.GenericConst) and "int" in str(expr.ty.dtype):
+        return int(expr.value.numpy().reshape(())) if expr.value.numpy().size == 1 else None
+    return None
+
+
 def _pairwise(combine: Callable[[relax.Expr, relax.Expr], relax.Expr]) -> Converter:
     """Return a converter that combines any number of operands, two at a time."""
 
@@ -84,5 +103,6 @@ _CONVERTERS: dict[str, Converter] = {
     "Clip": _clip,
     "Max": _pairwise(relax.op.maximum),
     "Min": _pairwise(relax.op.minimum),
+    "Range": _range,
     "Sum": _pairwise(relax.op.add),
 }
