@@ -91,7 +91,8 @@ def test_worst_error_sees_a_wrong_entry_and_a_missing_one(rng):
 def test_aligned_copy(shape):
     array = np.full(shape, 3, np.int64)
     copy = aligned_copy(array)
-    assert copy.ctypes.data % 64 == 0
+    # NumPy gives an array without elements any address.
+    assert copy.size == 0 or copy.ctypes.data % 64 == 0
     np.testing.assert_array_equal(copy, array)
 
 
