@@ -40,14 +40,14 @@ def test_compiles_then_runs_then_inspects(moonpoly_command, model, tmp_path):
         np.testing.assert_allclose(got["y"], want, rtol=1e-5, atol=1e-5)
     shown = moonpoly_command("inspect", output)
     assert shown.code == 0, shown.err
-    for word in ("project", "polymerized", "rowsx12"):
+    for word in ("project", "polymerized", "[rows, 12]"):
         assert word in shown.out
 
 
 def test_inspects_an_onnx_model_without_building_it(moonpoly_command, model, tmp_path):
     shown = moonpoly_command("inspect", model)
     assert shown.code == 0, shown.err
-    for word in ("project", "polymerized", "rowsx12"):
+    for word in ("project", "polymerized", "[rows, 12]"):
         assert word in shown.out
     assert _files(tmp_path) == ["linear.onnx"]
 

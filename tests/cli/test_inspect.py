@@ -10,7 +10,7 @@ import moonpoly
 def test_shows_a_compiled_model(moonpoly_command, tiny_path):
     result = moonpoly_command("inspect", tiny_path)
     assert result.code == 0
-    for word in ("tiny", "x86-avx2", "y:0", "nxm", "positive"):
+    for word in ("tiny", "x86-avx2", "y:0", "[n, m]", "positive"):
         assert word in result.out
 
 

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from moonpoly import runtime
-from moonpoly.cli.screen import console, dims, facts, report_counts, table
+from moonpoly.cli.screen import console, facts, report_counts, table
 from moonpoly.runtime import TensorSpec
+
+_B_LAYOUTS = {"packed": "B packed", "row": "B as rows", "transposed": "B as columns"}
 
 
 def show_compiled_model(path: Path) -> None:
@@ -23,6 +25,7 @@ def show_compiled_model(path: Path) -> None:
                 ("digest", info.digest),
                 ("symbols", ", ".join(info.symbols) or "none"),
                 *(("equal", f"{left} = {right}") for left, right in info.constraints),
+                *(("at most", f"{dim} = {most}") for dim, most in info.limits),
             ],
         )
     )
@@ -44,19 +47,46 @@ def show_onnx_model(path: Path) -> None:
 
 
 def _show_tensors(inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> None:
-    rows = [("input", spec.name, spec.dtype, dims(spec.shape)) for spec in inputs]
-    rows += [("output", spec.name, spec.dtype, dims(spec.shape)) for spec in outputs]
-    console.print(table(("", "name", "dtype", "shape"), rows))
+    rows = [("input", spec) for spec in inputs] + [("output", spec) for spec in outputs]
+    console.print(
+        table(
+            ("", "name", "dtype", "shape"),
+            ((kind, spec.name, spec.dtype, _shape(spec)) for kind, spec in rows),
+        )
+    )
+
+
+def _shape(spec: TensorSpec) -> str:
+    return f"[{', '.join(map(str, spec.shape))}]"
 
 
 def _show_report(metadata: Mapping[str, Any]) -> None:
+    # The compiler reports a polymerized operator when it makes its call site.
+    sites = iter(metadata["sites"])
     console.print(
         table(
-            ("operator", "node", "status", "reason"),
+            ("operator", "node", "status", "how, or why not"),
             (
-                (item["op"], item["node"], item["status"], item.get("reason") or "")
+                (
+                    item["op"],
+                    item["node"],
+                    item["status"],
+                    _how(next(sites)) if item["status"] == "polymerized" else item["reason"],
+                )
                 for item in metadata["report"]
             ),
             title=report_counts(metadata),
         )
     )
+
+
+def _how(site: Mapping[str, Any]) -> str:
+    if site["op"] == "matmul":
+        parts = [_B_LAYOUTS[site["b"]]]
+    else:
+        groups = site["groups"]
+        parts = ["implicit GEMM"] + ([f"{groups} groups"] if groups > 1 else [])
+    if epilogue := site["epilogue"]:
+        kinds = [operand["kind"] for operand in epilogue["operands"]]
+        parts.append(f"epilogue({', '.join(kinds)})")
+    return ", ".join(parts)
