@@ -40,6 +40,27 @@ def test_a_full_disk_is_a_storage_error(tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+def test_a_device_is_never_replaced():
+    for check in (config.check_writable, lambda path: config.atomic_write(path, b"x")):
+        with pytest.raises(StorageError, match="not a regular file"):
+            check("/dev/null")
+    assert not os.path.isfile("/dev/null")
+
+
+def test_a_link_keeps_pointing_at_the_new_file(tmp_path):
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("real")
+    config.atomic_write(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_too_little_space_is_found_out_before_writing(tmp_path):
+    config.require_space(tmp_path, 1)
+    with pytest.raises(StorageError, match="No space left on device"):
+        config.require_space(tmp_path, 1 << 62)
+
+
 def test_atomic_dir_replaces_the_folder(tmp_path):
     path = tmp_path / "a" / "b"
     for text in ("old", "new"):

@@ -106,11 +106,9 @@ def check_writable(path: Path | str) -> None:
     Raises
     ------
     StorageError
-        If its folder is missing or read-only, or ``path`` is a folder.
+        If its folder is missing or read-only, or ``path`` is a folder or a device.
     """
-    path = Path(path)
-    if path.is_dir():
-        raise StorageError(f"can't write {path}: it is a folder; give a file name")
+    path = _regular(Path(path))
     try:
         with tempfile.NamedTemporaryFile(prefix=f".{path.stem}.", dir=path.parent):
             pass
@@ -130,7 +128,7 @@ def atomic_file(path: Path | str) -> Iterator[Path]:
     StorageError
         If the folder is missing, read-only or full.
     """
-    path = Path(path)
+    path = _regular(Path(path))
     temp: Path | None = None
     try:
         handle, name = tempfile.mkstemp(
@@ -189,6 +187,39 @@ def atomic_dir(path: Path | str) -> Iterator[Path]:
     finally:
         if temp is not None:
             shutil.rmtree(temp, ignore_errors=True)
+
+
+def require_space(folder: Path | str, num_bytes: int) -> None:
+    """Check that ``num_bytes`` fit in ``folder``, before something that can't report it writes there.
+
+    LLVM ends the process when a disk is full, and a linker only says that it failed.
+
+    Raises
+    ------
+    StorageError
+        If less is free.
+    """
+    try:
+        free = shutil.disk_usage(folder).free
+    except OSError as err:
+        raise _storage_error(Path(folder), err) from err
+    if free < num_bytes:
+        raise StorageError(
+            f"can't write to {folder}: No space left on device ({num_bytes / 1e6:.0f} MB needed, "
+            f"{free / 1e6:.0f} MB free); free space, or choose another place (temporary files: "
+            f"TMPDIR, the cache: {ENV_CACHE_DIR})"
+        )
+
+
+def _regular(path: Path) -> Path:
+    """Return the file that ``path`` names, through links; refuse a folder or a device."""
+    path = path.resolve()
+    if path.is_dir():
+        raise StorageError(f"can't write {path}: it is a folder; give a file name")
+    if path.exists() and not path.is_file():
+        # A rename would put a plain file in the place of the device.
+        raise StorageError(f"can't write {path}: it is not a regular file; give a file name")
+    return path
 
 
 def _replace_dir(temp: Path, path: Path) -> None:
