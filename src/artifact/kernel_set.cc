@@ -3,30 +3,28 @@
  */
 #include "artifact/kernel_set.h"
 
-#include <unistd.h>
-
 #include <atomic>
+#include <fstream>
 #include <utility>
 
 namespace moonpoly {
 
 namespace {
 
-int64_t CacheBytes(int name, int64_t fallback) {
-  const long bytes = sysconf(name);
-  return bytes > 0 ? static_cast<int64_t>(bytes) : fallback;
+// Under a hypervisor only sysfs knows the part of a shared cache that the guest has.
+int64_t CacheBytes(int index, int64_t fallback) {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/size");
+  int64_t kilobytes = 0;
+  char unit = 0;
+  if (!(file >> kilobytes >> unit) || kilobytes <= 0 || unit != 'K') return fallback;
+  return kilobytes << 10;
 }
 
 }  // namespace
 
 CacheSizes HostCacheSizes() {
-  constexpr int64_t kDefaultL1 = 32 << 10, kDefaultL2 = 512 << 10;
-#if defined(_SC_LEVEL1_DCACHE_SIZE) && defined(_SC_LEVEL2_CACHE_SIZE)
-  return {CacheBytes(_SC_LEVEL1_DCACHE_SIZE, kDefaultL1),
-          CacheBytes(_SC_LEVEL2_CACHE_SIZE, kDefaultL2)};
-#else
-  return {kDefaultL1, kDefaultL2};
-#endif
+  // Index 1 is the instruction cache.
+  return {CacheBytes(0, 32 << 10), CacheBytes(2, 512 << 10), CacheBytes(3, 8 << 20)};
 }
 
 KernelSetObj::KernelSetObj(Manifest manifest, const tvm::ffi::Module& lib)

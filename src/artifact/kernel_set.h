@@ -17,10 +17,11 @@
 
 namespace moonpoly {
 
-/*! \brief Sizes of the caches that one processing unit has for itself. */
+/*! \brief Cache sizes: the first two are one processing unit's own, the last is shared by all. */
 struct CacheSizes {
   int64_t l1_bytes;
   int64_t l2_bytes;
+  int64_t l3_bytes;
 };
 
 /*! \brief Read the cache sizes of this machine; modest defaults where it does not tell. */

@@ -10,12 +10,19 @@ namespace moonpoly {
 namespace {
 
 constexpr float kKbPerFloat = sizeof(float) / 1024.0f;
+constexpr float kFloatBytes = sizeof(float);
+// Reading from the shared cache takes this part of what reading from memory takes.
+constexpr float kSharedCachePart = 0.35f;
+// The part of the computing that hides behind waiting for memory.
+constexpr float kOverlap = 0.7f;
 // Enough tiles for a call's fixed cost to vanish.
 constexpr int64_t kManyTiles = 64;
 // A reduction deeper than this is walked in slices of about this depth, so that a tile of B and a
 // block of A stay in the private caches.
 constexpr int64_t kSliceDepth = 512;
 constexpr int64_t kMaxUncutDepth = 1024;
+// A call should take this many times what calling costs.
+constexpr float kCallShare = 30.0f;
 // Columns of a block: a multiple of every tile width.
 constexpr int64_t kBlockCols = 768;
 constexpr int64_t kPackedBlockCols = 384;
@@ -37,11 +44,19 @@ void RegionCost::SetSplit(const ThreadSplit& split) {
   slice_ = depth_;
   if (depth_ > kMaxUncutDepth) slice_ = CeilDiv(depth_, CeilDiv(depth_, kSliceDepth));
   slices_ = static_cast<float>(depth_) / static_cast<float>(slice_);
-  k_point_ = ks_.grid().LocateK(slice_);
+  whole_ = ks_.grid().LocateK(depth_);
+  sliced_ = ks_.grid().LocateK(slice_);
   const MachineSpec& machine = ks_.machine();
   const int32_t threads = split.batch_threads * split.k_threads * split.region_threads;
-  contention_ = threads > 1 ? static_cast<float>(machine.contention) : 1.0f;
   fixed_us_ = threads > 1 ? static_cast<float>(machine.launch_us) : 0.0f;
+  const float m_all = static_cast<float>(problem_.m), n_all = static_cast<float>(problem_.n),
+              k_all = static_cast<float>(problem_.k);
+  const float footprint = (m_all * k_all + k_all * n_all + m_all * n_all) * kFloatBytes *
+                          static_cast<float>(problem_.batch);
+  const bool from_memory = footprint > static_cast<float>(ks_.caches().l3_bytes);
+  const float contention = threads > 1 ? static_cast<float>(machine.contention) : 1.0f;
+  stream_us_per_byte_ = static_cast<float>(machine.copy_us_per_kb) / 1024.0f *
+                        (from_memory ? contention * contention : contention * kSharedCachePart);
   if (split.k_threads > 1) {
     // A barrier costs about what a launch does; the sums are read and added by all threads.
     const float moved = static_cast<float>(problem_.m * problem_.n) * kKbPerFloat *
@@ -54,9 +69,17 @@ void RegionCost::SetSplit(const ThreadSplit& split) {
   for (int32_t i = 0; i < ks_.num_kernels(); ++i) {
     const MicroKernel& kernel = ks_.kernel(i);
     const bool strided = problem_.b_mode == BMode::kRowMajor;
-    const float task = ks_.grid().TaskUs(Table(i, strided), k_point_, m, n) * slices_;
-    best_rate_[i] = task * contention_ / static_cast<float>(kernel.um * kernel.un);
+    best_rate_[i] = TaskUs(kernel, strided, m, n) / static_cast<float>(kernel.um * kernel.un);
   }
+}
+
+// Microseconds that one thread waits for its operands where they don't fit its own cache.
+float RegionCost::StreamUs(float rows, float cols) const {
+  const float depth = static_cast<float>(depth_);
+  const float b = problem_.b_mode == BMode::kGathered ? 0.0f : cols * depth;
+  // C is read before it is written.
+  const float bytes = (rows * depth + b + 2.0f * rows * cols) * kFloatBytes;
+  return bytes <= static_cast<float>(ks_.caches().l2_bytes) ? 0.0f : bytes * stream_us_per_byte_;
 }
 
 Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int64_t n1,
@@ -77,10 +100,9 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
   const int32_t share_cols = static_cast<int32_t>(CeilDiv(cell.col_tiles, grid.cols));
   const AxisPoint m = ks_.grid().LocateRowTiles(share_rows);
   const AxisPoint n = ks_.grid().LocateColTiles(share_cols);
-  const float factor = contention_ * slices_;
   const bool dot = kernel.family == KernelFamily::kDot;
 
-  const float packed_us = ks_.grid().TaskUs(Table(index, false), k_point_, m, n) * factor;
+  const float packed_us = TaskUs(kernel, false, m, n);
   const float pack_us = static_cast<float>(share_cols * kernel.un) * static_cast<float>(depth_) *
                         kKbPerFloat * static_cast<float>(machine.pack_us_per_kb);
   cell.pack_b = false;
@@ -90,7 +112,7 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
     case BMode::kPacked:
       break;
     case BMode::kRowMajor: {
-      const float strided_us = ks_.grid().TaskUs(Table(index, true), k_point_, m, n) * factor;
+      const float strided_us = TaskUs(kernel, true, m, n);
       const float share = static_cast<float>(share_rows) * static_cast<float>(share_cols);
       if (dot || packed_us * share + pack_us < strided_us * share) {
         cell.pack_b = true;
@@ -111,6 +133,11 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
       cell.extra_us += pack_us;
       break;
   }
+  const float compute_us =
+      cell.task_us * static_cast<float>(share_rows) * static_cast<float>(share_cols);
+  const float stream_us = StreamUs(static_cast<float>(share_rows * kernel.um),
+                                   static_cast<float>(share_cols * kernel.un));
+  cell.extra_us += std::max(0.0f, stream_us - kOverlap * compute_us);
   const float copy_us = static_cast<float>(machine.copy_us_per_kb) * kKbPerFloat;
   if (rows % kernel.um != 0) {
     const int64_t moved = kernel.um * depth_ + kernel.um * share_cols * kernel.un;
@@ -135,6 +162,21 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
   return cell;
 }
 
+// Rows of a block: as many as half of the second cache holds of A. Where a whole block of B stays
+// in the first cache, as few as keep the calls cheap: then C is written in order and A read once.
+int64_t RegionCost::BlockRows(const Cell& cell) const {
+  const MicroKernel& kernel = ks_.kernel(cell.kernel);
+  const int64_t bytes = SliceOf(kernel) * static_cast<int64_t>(sizeof(float));
+  int64_t tiles = ks_.caches().l2_bytes / 2 / (bytes * kernel.um);
+  const int64_t cols = CeilDiv(cell.n1 - cell.n0, cell.grid.cols);
+  if (std::min(cols, kBlockCols) * bytes <= ks_.caches().l1_bytes / 2) {
+    const float call_us = cell.task_us * static_cast<float>(CeilDiv(cols, kernel.un));
+    const float enough = kCallShare * static_cast<float>(ks_.machine().call_us) / call_us;
+    tiles = std::min(tiles, static_cast<int64_t>(enough));
+  }
+  return std::max<int64_t>(1, tiles) * kernel.um;
+}
+
 Region RegionCost::ToRegion(const Cell& cell) const {
   const MicroKernel& kernel = ks_.kernel(cell.kernel);
   Region region;
@@ -146,10 +188,8 @@ Region RegionCost::ToRegion(const Cell& cell) const {
   region.row_threads = cell.grid.rows;
   region.col_threads = cell.grid.cols;
   region.pack_b = cell.pack_b;
-  region.kc = slice_;
-  const int64_t block_bytes = ks_.caches().l2_bytes / 2;
-  const int64_t rows = block_bytes / (slice_ * static_cast<int64_t>(sizeof(float)));
-  region.mc = std::max<int64_t>(1, rows / kernel.um) * kernel.um;
+  region.kc = SliceOf(kernel);
+  region.mc = BlockRows(cell);
   const int64_t cols = cell.pack_b ? kPackedBlockCols : kBlockCols;
   region.nc = std::max<int64_t>(1, cols / kernel.un) * kernel.un;
   region.task_us = cell.task_us;

@@ -79,9 +79,16 @@ class RegionCost {
   Region ToRegion(const Cell& cell) const;
 
  private:
-  const float* Table(int32_t kernel, bool strided) const {
-    const MicroKernel& k = ks_.kernel(kernel);
-    return strided ? k.strided_us : k.packed_us;
+  float StreamUs(float rows, float cols) const;
+  int64_t BlockRows(const Cell& cell) const;
+  // Microseconds of a task with its whole reduction, in slices where it is walked in slices.
+  float TaskUs(const MicroKernel& kernel, bool strided, AxisPoint m, AxisPoint n) const {
+    const float* table = strided ? kernel.strided_us : kernel.packed_us;
+    if (kernel.family == KernelFamily::kDot) return ks_.grid().TaskUs(table, whole_, m, n);
+    return ks_.grid().TaskUs(table, sliced_, m, n) * slices_;
+  }
+  int64_t SliceOf(const MicroKernel& kernel) const {
+    return kernel.family == KernelFamily::kDot ? depth_ : slice_;
   }
 
   const KernelSetObj& ks_;
@@ -92,9 +99,9 @@ class RegionCost {
   int64_t slice_ = 0;
   float slices_ = 1.0f;
   int64_t batches_ = 1;
-  float contention_ = 1.0f;
+  float stream_us_per_byte_ = 0.0f;
   float fixed_us_ = 0.0f;
-  AxisPoint k_point_{};
+  AxisPoint whole_{}, sliced_{};
   std::array<float, 64> best_rate_{};
 };
 
