@@ -9,11 +9,10 @@ from typing import Any
 
 from .contenders import MODES
 from .peer import Peer
+from .serving import STALLED_SHARE
 from .shape_lists import Problem
 
-# A sample in which the threads waited longer than this for a core was disturbed by other programs.
-_STALLED_SHARE = 0.02
-_MAX_REPEATS = 2
+_MAX_REPEATS = 1
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def contend(
     """Give every prepared peer its turns; only one of them is active at a time.
 
     The order of the contenders rotates from round to round, so that none always follows the same
-    neighbour. A turn during which other programs took the cores is repeated.
+    neighbour. A turn that stayed disturbed by other programs is repeated once.
 
     Parameters
     ----------
@@ -131,7 +130,7 @@ def contend(
         for peer in (*peers[shift:], *peers[:shift]):
             for _ in range(_MAX_REPEATS + 1):
                 reply = peer.ask("turn", sample_us=protocol.sample_us)
-                if reply["stalled_share"] <= _STALLED_SHARE:
+                if reply["stalled_share"] <= STALLED_SHARE:
                     break
                 disturbed += 1
             for way_name, us in reply["us"].items():

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import sys
-import time
 from typing import Any
 
 from . import contenders
 from .operands import Operands, worst_error
+from .placement import release, usable_cores
 from .serving import Measured, serve, take_turn
 
 # A way of calling that is this much slower than the contender's best, and slow, gets no turns.
@@ -22,6 +22,7 @@ class Worker:
     """One contender and the shape it is prepared for."""
 
     def __init__(self, name: str, threads: int) -> None:
+        self._cores = usable_cores()
         self._contender = contenders.create(name, threads)
         self._operands = Operands()
         self._measured: list[Measured] = []
@@ -37,15 +38,16 @@ class Worker:
 
     def prepare(self, m: int, n: int, k: int, sample_us: float) -> dict[str, Any]:
         """Set up every way for a shape, check its result and find its number of calls."""
-        self._measured = []
+        release(self._cores)  # threads that are started now would inherit the caller's one core
         a, b, c = self._operands(m, n, k)
+        self._measured = []
+        errors: dict[str, float] = {}
         for way in self._contender.ways(a, b, c):
             c.fill(float("nan"))
-            start = time.perf_counter()
-            returned = way.call()
-            first_s = time.perf_counter() - start
-            error = worst_error(a, b, way.result(returned))
-            self._measured.append(Measured(way, error, first_s))
+            measured = Measured(way, self._cores)
+            errors[way.name] = worst_error(a, b, way.result(measured.returned))
+            measured.returned = None
+            self._measured.append(measured)
         for mode in contenders.MODES:
             rivals = [x for x in self._measured if mode in x.way.modes]
             best = min((x.call_s for x in rivals), default=0.0)
@@ -59,7 +61,7 @@ class Worker:
                 x.way.name: {
                     "modes": x.way.modes,
                     "us": x.call_s * 1e6,
-                    "error": x.error,
+                    "error": errors[x.way.name],
                     "dropped": x.dropped,
                 }
                 for x in self._measured
