@@ -189,8 +189,22 @@ def atomic_dir(path: Path | str) -> Iterator[Path]:
             shutil.rmtree(temp, ignore_errors=True)
 
 
+def temporary_folder() -> Path:
+    """Make a folder for files that a process needs while it runs; the caller removes it.
+
+    Raises
+    ------
+    StorageError
+        If there is no folder for temporary files that can be written.
+    """
+    try:
+        return Path(tempfile.mkdtemp(prefix="moonpoly-"))
+    except OSError as err:
+        raise _storage_error(Path(tempfile.gettempdir()), err) from err
+
+
 def require_space(folder: Path | str, num_bytes: int) -> None:
-    """Check that ``num_bytes`` fit in ``folder``, before something that can't report it writes there.
+    """Check that ``num_bytes`` fit in ``folder`` before something writes that can't report it.
 
     LLVM ends the process when a disk is full, and a linker only says that it failed.
 

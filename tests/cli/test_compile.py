@@ -131,6 +131,13 @@ def test_a_disk_that_fills_up_leaves_no_part_of_a_model(
     assert _files(tmp_path) == ["linear.onnx"]
 
 
+def test_a_disk_with_too_little_space_is_one_line(moonpoly_command, model, tmp_path, monkeypatch):
+    full = config.shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(config.shutil, "disk_usage", lambda folder: full)
+    moonpoly_command("compile", model, "-o", tmp_path / "m.so").failed_with(8, "No space left")
+    assert _files(tmp_path) == ["linear.onnx"]
+
+
 def test_a_read_only_cache_is_one_line(moonpoly_command, model, tmp_path, empty_cache, monkeypatch):
     def refuse(*args, **kwargs):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))

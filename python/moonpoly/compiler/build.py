@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import tvm
+from tvm import relax
 
 from moonpoly import config
 from moonpoly.autotune import load_artifact
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
 _WORKLOAD = Workload(op="gemm", dtype="float32")
 # Keys of a manifest that speak of the artifact's own files; the kernels are in the model now.
 _FILE_KEYS = ("digest", "kernels_digest")
+
+# More than the generated code and the micro-kernels of a model take.
+_CODE_BYTES = 16_000_000
 
 DimHints = Mapping[str, tuple[int, int]]
 
@@ -69,10 +77,14 @@ def compile(
     """
     target = _resolve(target)
     target.require_host()
-    folder = Path(tempfile.mkdtemp(prefix="moonpoly-"))
-    path = folder / "model.so"
-    build_library(model, target, dim_hints or {}, path)
-    return Executable(path, owned_folder=folder)
+    with contextlib.ExitStack() as on_error:
+        folder = config.temporary_folder()
+        on_error.callback(shutil.rmtree, folder, ignore_errors=True)
+        path = folder / "model.so"
+        build_library(model, target, dim_hints or {}, path)
+        executable = Executable(path, owned_folder=folder)
+        on_error.pop_all()
+    return executable
 
 
 def build_library(
@@ -103,10 +115,15 @@ def build_library(
         limits=find_limits(imported.module),
     )
     executable = generate(add_metadata(mod, metadata), tvm_target)
+    space = _weight_bytes(mod) + _CODE_BYTES
+    config.require_space(tempfile.gettempdir(), space)
     with config.atomic_file(path) as temp:
+        config.require_space(temp.parent, space)
         try:
             executable.export_library(str(temp), addons=[str(artifact.object_path)])
         except RuntimeError as err:
+            if os.strerror(errno.ENOSPC) in str(err):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from err
             raise MoonPolyError(
                 f"the linker failed: {_last_line(err)}; a C++ compiler (g++ or clang++) is needed"
             ) from err
@@ -154,6 +171,21 @@ def _digest(model: ImportedModel, artifact: Artifact, target: Target, dim_hints:
             {name: list(bounds) for name, bounds in dim_hints.items()},
         ]
     )
+
+
+def _weight_bytes(mod: tvm.IRModule) -> int:
+    """Return the bytes of all constants: what a library holds besides code."""
+    total = 0
+
+    def count(expr: tvm.ir.Expr) -> None:
+        nonlocal total
+        if isinstance(expr, tvm.ir.GenericConst) and isinstance(expr.ty, relax.TensorType):
+            total += expr.value.numpy().nbytes
+
+    for function in mod.functions.values():
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, count)
+    return total
 
 
 def _last_line(err: Exception) -> str:
