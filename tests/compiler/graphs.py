@@ -61,6 +61,18 @@ class Reference:
         return [value.numpy() for value in values]
 
 
+class Compiled:
+    """A model compiled as users do, on the run-time library."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        from moonpoly import compiler
+
+        self.executable = compiler.compile(model)
+
+    def __call__(self, **feeds: np.ndarray) -> list[np.ndarray]:
+        return list(self.executable(**feeds).values())
+
+
 def random_feeds(
     model: onnx.ModelProto, rng: np.random.Generator, **dims: int
 ) -> dict[str, np.ndarray]:
