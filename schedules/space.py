@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     import tvm.s_tir
 
 
-# Loop annotations for what TVM has no schedule primitive for: which argument is prefetched, how many
-# steps of the reduction ahead, and LLVM's locality (3: first cache, 2: second).
+# Loop annotations for what TVM has no schedule primitive for: which argument is prefetched, how
+# many steps of the reduction ahead, and LLVM's locality (3: first cache, 2: second).
 PREFETCH_OPERAND = "moonpoly.prefetch_operand"
 PREFETCH_DISTANCE = "moonpoly.prefetch_distance"
 PREFETCH_LEVEL = "moonpoly.prefetch_level"

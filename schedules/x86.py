@@ -28,9 +28,7 @@ from .space import (
 )
 
 if TYPE_CHECKING:
-    import tvm.s_tir
-
-    Schedule = tvm.s_tir.Schedule
+    from tvm.s_tir import Schedule
 
 # In the order that the schedules below sample them.
 DECISIONS = ("order", "unroll", "prefetch_distance", "prefetch_level")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from moonpoly.autotune.cost_model import fit
 from moonpoly.autotune.costs import save_costs
+from moonpoly.autotune.environment import environment
 from moonpoly.autotune.export import candidates_of, rebuild
 from moonpoly.autotune.machine import measure_machine
 from moonpoly.autotune.progress import progress
@@ -11,7 +12,6 @@ from moonpoly.autotune.records import load_records
 from moonpoly.autotune.refine import load_kernels
 from moonpoly.autotune.sample import plan_samples, task_us
 from moonpoly.autotune.sources import Sources, current_sources, own_sources
-from moonpoly.autotune.environment import environment
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 

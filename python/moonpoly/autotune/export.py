@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,13 @@ from moonpoly.autotune.generate import build_kernels, scheduled_kernel
 from moonpoly.autotune.progress import progress
 from moonpoly.autotune.records import TuningRecord, load_records
 from moonpoly.autotune.sources import Sources, current_sources, versions
-from moonpoly.config import atomic_dir
+from moonpoly.config import atomic_dir, require_space
 from moonpoly.error import ArtifactError
 from moonpoly.target import Target
 from moonpoly.workload import Workload
+
+# Several times what the kernels of one workload take as an object file and a library.
+_SPACE_BYTES = 16_000_000
 
 
 def export(target: Target, workload: Workload, path: Path | None = None) -> Artifact:
@@ -62,6 +66,8 @@ def export(target: Target, workload: Workload, path: Path | None = None) -> Arti
         executable = build_kernels(functions, target)
         bar.advance(step)
         with atomic_dir(path) as folder:
+            require_space(folder, _SPACE_BYTES)
+            require_space(tempfile.gettempdir(), _SPACE_BYTES)
             executable.mod.write_to_file(str(folder / OBJECT), "o")
             executable.export_library(str(folder / LIBRARY))
             manifest = _manifest(target, workload, sources, records, costs)
@@ -103,9 +109,10 @@ def rebuild(candidate: Candidate, record: TuningRecord) -> tirx.PrimFunc:
     try:
         return scheduled_kernel(candidate, record.trace)
     except (ValueError, TypeError, RuntimeError) as err:
+        reason = str(err).partition("\n")[0]
         raise ArtifactError(
-            f"the tuning record of {record.kernel} does not fit its template ({str(err).splitlines()[0]}); "
-            f"run `moonpoly tune`"
+            f"the tuning record of {record.kernel} does not fit its template ({reason}); run "
+            f"`moonpoly tune`"
         ) from err
 
 

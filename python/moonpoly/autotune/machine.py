@@ -22,7 +22,8 @@ _REPEATS = 5
 _ROUNDS = 7
 _PACK_K, _PACK_N = 512, 512
 _COPY_ITEMS = 128 << 10
-_STREAM_ITEMS = 20 << 20
+# Larger than a core's own caches; all of them together fit in most shared ones.
+_STREAM_ITEMS = 1 << 20
 _ITEM_BYTES = 4
 
 
@@ -39,8 +40,8 @@ class MachineConstants:
     pack_us_per_kb, copy_us_per_kb
         Packing a row-major B into panels, and copying, on one processing unit.
     contention
-        How much longer a task takes while all processing units run tasks whose operands stream
-        from memory: 1 where memory serves all of them at full speed.
+        How much longer a task takes while all processing units run tasks: 1 where the memory they
+        share serves all of them at full speed.
     """
 
     launch_us: float
@@ -86,7 +87,7 @@ def _launch_us(target: Target) -> float:
     num_pes = target.num_pes
 
     @T.prim_func(s_tir=True)
-    def launch(out: T.handle):
+    def launch(out: T.handle) -> None:
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})
         Out = T.match_buffer(out, (num_pes, 16), "float32")
         for pe in T.parallel(num_pes):
@@ -99,7 +100,7 @@ def _launch_us(target: Target) -> float:
 
 
 def _contention(target: Target) -> float:
-    """Return the time of every unit reading memory at once over that of one reading alone.
+    """Return the time of every unit reading shared memory at once over that of one alone.
 
     The geometric mean with 1, the ratio of tasks whose operands are in cache: tasks are of both
     kinds, and the model has one factor.
@@ -109,12 +110,12 @@ def _contention(target: Target) -> float:
 
 
 def _stream_us(target: Target, num_units: int) -> float:
-    """Return the time for ``num_units`` units to sum as many arrays that are larger than caches."""
+    """Return the time for ``num_units`` units to sum an array each that lies in the last cache."""
     lanes = target.vector_lanes["float32"]
     rows = _STREAM_ITEMS // lanes
 
     @T.prim_func(s_tir=True)
-    def stream(data: T.handle, out: T.handle):
+    def stream(data: T.handle, out: T.handle) -> None:
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})
         Data = T.match_buffer(data, (num_units, rows // 4, 4, lanes), "float32")
         Out = T.match_buffer(out, (num_units, lanes), "float32")
@@ -137,7 +138,7 @@ def _stream_us(target: Target, num_units: int) -> float:
         # A tensor of TVM's own has the alignment that code without `align` expects.
         tvm.runtime.tensor(np.zeros((num_units, lanes), dtype=np.float32)),
     )
-    timer = module.time_evaluator("main", tvm.cpu(), number=2, repeat=_REPEATS)
+    timer = module.time_evaluator("main", tvm.cpu(), number=20, repeat=_REPEATS)
     return float(np.median(timer(*arguments).results)) * 1e6
 
 

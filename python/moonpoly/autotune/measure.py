@@ -1,4 +1,4 @@
-"""Build and time one candidate schedule, in MetaSchedule's worker processes.
+"""Build and time one schedule of a candidate, in a worker process.
 
 Time is the processor time of the measuring thread, not wall-clock: another process on the machine
 then lengthens a trial's wait, not its result.
@@ -13,10 +13,12 @@ import time
 import numpy as np
 import tvm
 import tvm_ffi
+from tvm.support.popen_pool import PopenWorker
 
 from moonpoly.autotune.candidates import Candidate
-from moonpoly.autotune.generate import argument_shapes, build_module, lower_annotations
-from moonpoly.autotune.metaschedule import meta_schedule
+from moonpoly.autotune.generate import MAIN, argument_shapes, build_module, lower_annotations
+from moonpoly.autotune.interrupt import ignore_in_worker
+from moonpoly.error import TuneError
 
 # A problem is run with its large operand in cache, then from memory, so that a schedule is chosen
 # for both. The operand is larger than a share of the last cache.
@@ -26,6 +28,7 @@ _ROW_TILES, _COLUMN_TILES = 2, 2
 
 _REPEATS = 4
 _TIMEOUT_S = 30.0
+_TRIALS_PER_PROCESS = 400
 _ITEM_BYTES = 4
 _HUGE_PAGE_BYTES = 2 << 20
 
@@ -40,18 +43,39 @@ def tuning_shape(candidate: Candidate) -> tuple[int, int, int]:
     return rows // tile.um * tile.um, _COLUMN_TILES * tile.un, _DOT_K
 
 
-def local_builder() -> meta_schedule.builder.LocalBuilder:
-    """Return a builder of one worker process that compiles as the export does."""
-    return meta_schedule.builder.LocalBuilder(max_workers=1, timeout_sec=_TIMEOUT_S, f_build=_build)
+class TrialWorker:
+    """A process of its own in which schedules are compiled and run, so that one may crash or hang.
 
+    Used as a context; the process starts with the first trial and is renewed now and then, because
+    compiling leaks a little.
+    """
 
-def local_runner(candidate: Candidate) -> meta_schedule.runner.LocalRunner:
-    """Return a runner that times a candidate's kernels on processor time."""
-    return meta_schedule.runner.LocalRunner(
-        timeout_sec=_TIMEOUT_S,
-        f_alloc_argument=functools.partial(_arguments, candidate),
-        f_run_evaluator=_processor_seconds,
-    )
+    def __init__(self) -> None:
+        self._worker = PopenWorker(ignore_in_worker, maximum_uses=_TRIALS_PER_PROCESS)
+
+    def __enter__(self) -> TrialWorker:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._worker.kill()
+
+    def seconds(
+        self, candidate: Candidate, module: tvm.IRModule, target: tvm.target.Target
+    ) -> list[float]:
+        """Return the processor time of a scheduled kernel: operand in cache, then from memory.
+
+        Raises
+        ------
+        TuneError
+            If it can't be compiled, crashes or hangs.
+        """
+        try:
+            self._worker.send(_trial, (candidate, module, target), {}, _TIMEOUT_S)
+            return self._worker.recv()
+        except TimeoutError as err:
+            raise TuneError(f"{candidate.name}: no result within {_TIMEOUT_S:g} s") from err
+        except (ChildProcessError, RuntimeError, ValueError, TypeError) as err:
+            raise TuneError(f"{candidate.name}: {str(err).strip()}") from err
 
 
 def huge_array(num_items: int) -> np.ndarray:
@@ -66,8 +90,10 @@ def huge_array(num_items: int) -> np.ndarray:
     return array
 
 
-def _build(mod: tvm.IRModule, target: tvm.target.Target, _params: object) -> tvm.runtime.Module:
-    return build_module(lower_annotations(mod), target).mod
+def _trial(candidate: Candidate, module: tvm.IRModule, target: tvm.target.Target) -> list[float]:
+    """Run in the worker: compile a schedule as the export does, and time it."""
+    kernel = build_module(lower_annotations(module), target).mod[MAIN]
+    return [_processor_seconds(kernel, arguments) for arguments in _arguments(candidate)]
 
 
 @functools.cache
@@ -75,9 +101,7 @@ def _streamed() -> np.ndarray:
     return huge_array(STREAM_BYTES // _ITEM_BYTES)
 
 
-def _arguments(
-    candidate: Candidate, _device: object, _args_info: object, _repeat: int
-) -> list[list[tvm_ffi.Tensor]]:
+def _arguments(candidate: Candidate) -> list[list[tvm_ffi.Tensor]]:
     """Return two argument lists: the streamed operand in cache, and from memory."""
     m, n, k = tuning_shape(candidate)
     shapes = argument_shapes(candidate, m, n, k)
@@ -97,21 +121,12 @@ def _arguments(
     ]
 
 
-def _processor_seconds(
-    module: tvm.runtime.Module,
-    _device: object,
-    _config: object,
-    argument_lists: list[list[tvm_ffi.Tensor]],
-) -> list[float]:
-    """Return the least processor time of a call, in seconds, for each argument list."""
-    kernel = module["main"]
-    seconds = []
-    for arguments in argument_lists:
+def _processor_seconds(kernel: tvm_ffi.Function, arguments: list[tvm_ffi.Tensor]) -> float:
+    """Return the least processor time of a call, in seconds."""
+    kernel(*arguments)
+    best = float("inf")
+    for _ in range(_REPEATS):
+        start = time.thread_time()
         kernel(*arguments)
-        best = float("inf")
-        for _ in range(_REPEATS):
-            start = time.thread_time()
-            kernel(*arguments)
-            best = min(best, time.thread_time() - start)
-        seconds.append(best)
-    return seconds
+        best = min(best, time.thread_time() - start)
+    return best

@@ -21,7 +21,8 @@ TaskCosts = Callable[[int, Sequence[TaskShape]], np.ndarray]
 
 _SMALL = tuple(range(1, 17))
 _LARGE = tuple(2**i for i in range(5, 13))
-_LAYOUTS = ("packed", "row", "transposed")
+# A constant B is packed when a model is compiled; most are.
+_LAYOUTS = ("packed", "packed", "packed", "row", "row", "transposed")
 _REDUCTIONS = (16, 64, 256, 1024, 4096)
 _MAX_OPERATIONS = 2**32
 _SEED = 7

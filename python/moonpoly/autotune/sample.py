@@ -135,4 +135,4 @@ def _row_stride(rng: np.random.Generator, n: int) -> int:
 
 
 def _log_uniform(rng: np.random.Generator, low: int, high: int) -> int:
-    return int(round(math.exp(rng.uniform(math.log(low), math.log(high)))))
+    return round(math.exp(rng.uniform(math.log(low), math.log(high))))

@@ -17,7 +17,7 @@ from tvm import s_tir, tirx
 
 from moonpoly.autotune.candidates import Candidate, space_of
 from moonpoly.autotune.generate import tuning_module
-from moonpoly.autotune.measure import local_builder, local_runner, tuning_shape
+from moonpoly.autotune.measure import TrialWorker, tuning_shape
 from moonpoly.autotune.metaschedule import meta_schedule, without_intrinsics
 from moonpoly.error import TuneError
 from moonpoly.target import Target
@@ -49,6 +49,7 @@ def search_candidate(
     target: Target,
     database: meta_schedule.database.JSONDatabase,
     trials: int,
+    worker: TrialWorker,
     on_trial: Callable[[], None],
 ) -> None:
     """Measure schedules of ``candidate`` until the database holds ``trials`` of them.
@@ -64,25 +65,19 @@ def search_candidate(
     workload = database.commit_workload(module)
     known = {sampled_values(trace_json(r.trace)) for r in database.get_all_tuning_records()}
     batch = _draw(candidate, target, module, known, trials)
-    if batch:
-        tvm_target = target.tvm_target()
-        built = local_builder().build(
-            [meta_schedule.builder.BuilderInput(c.sch.mod, tvm_target) for c in batch]
-        )
-        runner = local_runner(candidate)
-        for drawn, build in zip(batch, built, strict=True):
-            seconds, message = _run(runner, build, drawn)
-            database.commit_tuning_record(
-                meta_schedule.database.TuningRecord(
-                    drawn.sch.trace,
-                    workload,
-                    seconds or [_FAILED_SECONDS],
-                    tvm_target,
-                    drawn.args_info,
-                )
+    tvm_target = target.tvm_target()
+    last_error = "nothing was measured"
+    for drawn in batch:
+        try:
+            seconds = worker.seconds(candidate, drawn.sch.mod, tvm_target)
+        except TuneError as err:
+            seconds, last_error = [_FAILED_SECONDS], str(err)
+        database.commit_tuning_record(
+            meta_schedule.database.TuningRecord(
+                drawn.sch.trace, workload, seconds, tvm_target, drawn.args_info
             )
-            on_trial()
-            last_error = message
+        )
+        on_trial()
     if not best_trials(database, 1):
         raise TuneError(
             f"no schedule of {candidate.name} could be built and run; the last error: {last_error}"
@@ -146,22 +141,6 @@ def _draw(
             drawn.append(one)
     context.post_tuning()
     return drawn[:wanted]
-
-
-def _run(
-    runner: meta_schedule.runner.LocalRunner,
-    build: meta_schedule.builder.BuilderResult,
-    drawn: meta_schedule.MeasureCandidate,
-) -> tuple[list[float] | None, str]:
-    if build.error_msg is not None:
-        return None, str(build.error_msg)
-    (future,) = runner.run(
-        [meta_schedule.runner.RunnerInput(build.artifact_path, "cpu", drawn.args_info)]
-    )
-    result = future.result()
-    if result.error_msg is not None:
-        return None, str(result.error_msg)
-    return [float(s) for s in result.run_secs], ""
 
 
 def _plain(value: Any) -> Any:

@@ -7,11 +7,11 @@ calibrated: those lie in the cache and are used from then on.
 from __future__ import annotations
 
 import hashlib
+import importlib
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from moonpoly import artifacts, schedules, tir_templates
 from moonpoly.config import cache_dir, package_version
 from moonpoly.error import ArtifactError, StorageError
 from moonpoly.schedules import records_path
@@ -50,8 +50,8 @@ class Sources:
             digest.update(text.encode() + b"\0")
         here = Path(__file__).parent
         code = [here / name for name in _CODE]
-        for package in (schedules, tir_templates):
-            code += sorted(Path(str(package.__file__)).parent.glob("*.py"))
+        for package in ("schedules", "tir_templates"):
+            code += sorted(_folder_of(package).glob("*.py"))
         for path in (self.records, self.costs, *code):
             try:
                 digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -73,8 +73,7 @@ def versions() -> dict[str, str]:
 
 def installed_sources(target: Target, workload: Workload) -> Sources:
     """Return the files that belong to the package."""
-    # The folder holds text only, so it is a package without code.
-    tables = Path(next(iter(artifacts.__path__)))
+    tables = _folder_of("artifacts")
     return Sources(
         records_path(target.name, workload.key), tables / target.name / workload.key / "costs.json"
     )
@@ -105,3 +104,8 @@ def current_sources(target: Target, workload: Workload) -> Sources:
             f"`moonpoly tune --target {target.name} --op {workload.op} --dtype {workload.dtype}`"
         )
     return sources
+
+
+def _folder_of(package: str) -> Path:
+    """Return the folder of a part of moonpoly; one that holds text only has no module file."""
+    return Path(next(iter(importlib.import_module(f"moonpoly.{package}").__path__)))

@@ -14,7 +14,9 @@ from moonpoly.autotune.cost_model import CostModel, fit
 from moonpoly.autotune.costs import save_costs
 from moonpoly.autotune.environment import environment
 from moonpoly.autotune.generate import scheduled_kernel
+from moonpoly.autotune.interrupt import between_steps
 from moonpoly.autotune.machine import MachineConstants, measure_machine
+from moonpoly.autotune.measure import TrialWorker
 from moonpoly.autotune.progress import progress
 from moonpoly.autotune.rank import Ranking, rank, synthetic_shapes
 from moonpoly.autotune.records import TuningRecord, save_records
@@ -115,28 +117,35 @@ def search(
     chosen: Sequence[Candidate], target: Target, work: Workspace, trials: int = TRIALS
 ) -> None:
     """Search every candidate that has fewer than ``trials`` trials."""
-    with progress() as bar:
+    with progress() as bar, TrialWorker() as worker, between_steps() as check:
+
+        def on_trial() -> None:
+            bar.advance(step)
+            check()
+
         step = bar.add_task("searching", total=len(chosen) * trials)
         for number, candidate in enumerate(chosen):
             bar.update(step, description=f"searching {candidate.name}")
             database = open_database(work.root, candidate)
             bar.update(step, completed=number * trials + min(len(database), trials))
             if work.winner(candidate) is None:
-                search_candidate(candidate, target, database, trials, lambda: bar.advance(step))
+                search_candidate(candidate, target, database, trials, worker, on_trial)
 
 
 def choose(chosen: Sequence[Candidate], target: Target, work: Workspace) -> None:
     """Measure the best trials of every candidate again and keep one."""
-    with progress() as bar:
+    with progress() as bar, between_steps() as check:
         for candidate in bar.track(chosen, description="measuring the best again"):
+            check()
             if work.winner(candidate) is None:
                 work.save_winner(candidate, _best(candidate, target, work))
 
 
 def sample(chosen: Sequence[Candidate], target: Target, work: Workspace) -> None:
     """Sample the task costs of every candidate's chosen schedule."""
-    with progress() as bar:
+    with progress() as bar, between_steps() as check:
         for candidate in bar.track(chosen, description="sampling task costs"):
+            check()
             if work.samples(candidate) is None:
                 record = work.winner(candidate)
                 assert record is not None, "choose() comes before sample()"
