@@ -7,13 +7,39 @@ from contextlib import contextmanager
 
 from moonpoly.compiler.schedule.expression import (
     INDEX_DTYPE,
+    children,
     int64,
     num_lanes,
     scalar_dtype,
 )
 from tvm import tirx
-from tvm.ir import Expr, TensorLoad, Var
+from tvm.ir import Call, Expr, TensorLoad, Var
 from tvm.tirx import ForKind, Stmt
+
+# Expressions of no more nodes than this are written out wherever they are used: LLVM computes them
+# once all the same, and every name costs time in TVM's passes.
+INLINE_SIZE = 8
+CELL_SUFFIX = "_cell"
+
+
+def _is_bool(expr: Expr) -> bool:
+    return scalar_dtype(expr) == "bool"
+
+
+def _reads_memory(expr: Expr) -> bool:
+    return isinstance(expr, TensorLoad) or (
+        isinstance(expr, Call) and expr.op.name == "tirx.masked_load"
+    )
+
+
+def _is_cell(expr: Expr) -> bool:
+    return isinstance(expr, TensorLoad) and expr.source.name.endswith(CELL_SUFFIX)
+
+
+def _size(expr: Expr) -> int:
+    if isinstance(expr, tirx.Broadcast):
+        return _size(expr.value)
+    return 1 + sum(_size(operand) for operand in children(expr))
 
 
 class BlockBuilder:
@@ -38,22 +64,32 @@ class BlockBuilder:
         """Return a variable that stands for ``value`` from here to the end of the scope."""
         if isinstance(value, (Var, tirx.IntImm, tirx.FloatImm)):
             return value
-        if str(value.ty.dtype).startswith("bool"):
+        # TVM's analyzer, which sees every binding, rejects vectors of booleans.
+        if _is_bool(value) or (not _reads_memory(value) and _size(value) <= INLINE_SIZE):
             return value
-        if not isinstance(value, TensorLoad):
-            # TVM's simplifier puts the value of a plain binding wherever its name stands, which
-            # grows without bound in a chain of polynomials. It leaves what is read from memory
-            # alone, and LLVM turns this memory back into a register.
-            cell = self._cell(value, hint)
-            self.add(tirx.BufferStore(cell, value, self._whole(value)))
-            value = tirx.BufferLoad(cell, self._whole(value))
-        var = self.fresh(hint, str(value.ty.dtype))
-        self.add(tirx.Bind(var, value))
-        return var
+        return self.opaque(value, hint)
+
+    def opaque(self, value: Expr, hint: str) -> Expr:
+        """Return a name for ``value`` that no simplifier looks behind.
+
+        What is read from memory gets a binding. Anything else gets a cell of memory, which LLVM
+        turns back into a register: TVM's simplifier would put the value of a binding wherever its
+        name stands, which grows without bound in a chain of polynomials.
+        """
+        if isinstance(value, (Var, tirx.IntImm, tirx.FloatImm)) or _is_cell(value):
+            return value
+        if isinstance(value, TensorLoad):
+            var = self.fresh(hint, str(value.ty.dtype))
+            self.add(tirx.Bind(var, value))
+            return var
+        cell = self._cell(value, hint)
+        self.add(tirx.BufferStore(cell, value, self._whole(value)))
+        return tirx.BufferLoad(cell, self._whole(value))
 
     def _cell(self, value: Expr, hint: str) -> Var:
         lanes = num_lanes(value)
-        cell = tirx.decl_buffer([int64(lanes)], scalar_dtype(value), self.fresh(hint).name)
+        name = self.fresh(hint).name + CELL_SUFFIX
+        cell = tirx.decl_buffer([int64(lanes)], scalar_dtype(value), name)
         self.add(tirx.AllocBuffer(cell))
         return cell
 
@@ -99,16 +135,24 @@ class BlockBuilder:
     @contextmanager
     def branch(self, condition: Expr) -> Iterator[None]:
         """Open a branch that is taken if ``condition`` holds."""
+        holds = self._flag(condition)
         with self.scope() as body:
             yield
         if body:
-            self.add(tirx.IfThenElse(condition, tirx.stmt_seq(*body), None))
+            self.add(tirx.IfThenElse(holds, tirx.stmt_seq(*body), None))
+
+    def _flag(self, condition: Expr) -> Expr:
+        """Return a condition equal to ``condition`` that TVM's passes don't reason about.
+
+        They would solve it for the loop variables at every access inside, which takes seconds.
+        """
+        return tirx.NE(self.opaque(tirx.Cast("int32", condition), "flag"), tirx.IntImm("int32", 0))
 
     def choose(self, condition: Expr, then: list[Stmt], otherwise: list[Stmt]) -> None:
         """Append ``if condition: then; else: otherwise``, both collected by ``scope``."""
         self.add(
             tirx.IfThenElse(
-                condition,
+                self._flag(condition),
                 tirx.stmt_seq(*then),
                 tirx.stmt_seq(*otherwise) if otherwise else None,
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import tvm
 from tvm import tirx
 from tvm.ir import Expr, Var
-from tvm.tirx import op
+from tvm.tirx import ForKind, op
 
 from moonpoly.compiler.schedule.emitter import Emitter, at
 from moonpoly.compiler.schedule.expression import (
@@ -180,10 +180,14 @@ class _Tiles:
         )
         self.num_channels = matched.channels[0].extent if matched.channels else int64(1)
         self.scratch: Var | None = None
+        self.scratch_size: Expr = int64(0)
 
     def emit(self) -> None:
         """Emit the loops."""
         emitter = self.emitter
+        # TVM moves allocations to the front, so their size must not depend on a binding.
+        self.scratch_size = self.num_channels * int64(self.scratch_rows) * self.scratch_width
+        self.scratch_width = emitter.opaque(self.scratch_width, "scratch_width")
         leading = [axis.extent for axis in self.matched.reduction.axes[:-2]]
         rows = int64(self.block_rows * BAND_BLOCKS)
         bands = emitter.analyzer.simplify(op.truncdiv(self.height + rows - int64(1), rows))
@@ -193,8 +197,8 @@ class _Tiles:
         share(emitter, [*leading, bands], item_ps, self._band, self._allocate)
 
     def _allocate(self) -> None:
-        size = self.num_channels * int64(self.scratch_rows) * self.scratch_width
-        self.scratch = self.emitter.allocate([size], str(self.matched.image.ty.dtype), "scratch")
+        dtype = str(self.matched.image.ty.dtype)
+        self.scratch = self.emitter.allocate([self.scratch_size], dtype, "scratch")
 
     def _band(self, indices: list[Expr]) -> None:
         """Emit one band of output rows of one plane."""
@@ -266,62 +270,51 @@ class _Tiles:
         sums = emitter.allocate([int64(self.block_rows * lanes)], dtype, "sums")
         identity = tirx.Broadcast(reduction.identity, lanes)
 
-        for number in range(self.block_rows):
-            emitter.add(tirx.BufferStore(sums, identity, self._slot(sums, number)))
+        rows = int64(self.block_rows)
+        with emitter.loop(int64(0), rows, "y", ForKind.UNROLLED) as y:
+            emitter.add(tirx.BufferStore(sums, identity, self._slot(sums, y)))
         with emitter.loop(int64(0), self.num_channels, "channel") as channel:
             self._sweep_window(row, column, channel, sums)
-        for number in range(self.block_rows):
-            self._finish(row + int64(number), column, tirx.BufferLoad(sums, self._slot(sums, number)))
+        with emitter.loop(int64(0), rows, "y", ForKind.UNROLLED) as y:
+            self._finish(row + y, column, tirx.BufferLoad(sums, self._slot(sums, y)))
 
-    def _slot(self, sums: Var, number: int) -> list[Expr]:
+    def _slot(self, sums: Var, number: Expr) -> list[Expr]:
         lanes = self.emitter.lanes
-        return at(sums, tirx.Ramp(int64(number * lanes), int64(1), lanes))
+        return at(sums, tirx.Ramp(number * int64(lanes), int64(1), lanes))
 
     def _sweep_window(self, row: Expr, column: Expr, channel: Expr, sums: Var) -> None:
-        """Emit every tap of the window on every row of the block.
-
-        Column by column of the window, so that few weights and one vector of the image are live.
-        """
+        """Emit every tap of the window on every row of the block."""
         emitter, matched = self.emitter, self.matched
         vertical, horizontal = matched.vertical, matched.horizontal
         window_y, window_x = matched.window
-        base = emitter.bind((row - self.first) * int64(vertical.stride), "base_row")
+        base_row = (row - self.first) * int64(vertical.stride)
+        base_column = substitute(column, {emitter.lane: int64(0)}) * int64(horizontal.stride)
+        origin = self._scratch_offset(channel, base_row, base_column)
         point = dict(zip((a.var for a in matched.reduction.axes[:-2]), self.leading, strict=True))
         point |= {axis.var: channel for axis in matched.reduction.reduce_axes[:-2]}
         point[matched.reduction.axes[-1].var] = column
-        last = vertical.stride * (self.block_rows - 1) + vertical.dilation * (self.window_y - 1)
-        for x in range(self.window_x):
-            for y in range(last + 1):
-                taps = [
-                    (number, tap)
-                    for number in range(self.block_rows)
-                    for tap in range(self.window_y)
-                    if number * vertical.stride + tap * vertical.dilation == y
-                ]
-                if not taps:
-                    continue
-                place = self._scratch_offset(
-                    channel,
-                    base + int64(y),
-                    column * int64(horizontal.stride) + int64(x * horizontal.dilation),
+        origin = emitter.opaque(origin, "origin")
+        # TVM unrolls these loops late, and LLVM then finds the loads that rows have in common.
+        # Column by column of the window, few weights and vectors of the image are live at a time.
+        with (
+            emitter.loop(int64(0), window_x.extent, "tap_x", ForKind.UNROLLED) as tap_x,
+            emitter.loop(int64(0), window_y.extent, "tap_y", ForKind.UNROLLED) as tap_y,
+            emitter.loop(int64(0), int64(self.block_rows), "y", ForKind.UNROLLED) as y,
+        ):
+            line = y * int64(vertical.stride) + tap_y * int64(vertical.dilation)
+            across = emitter.lane * int64(horizontal.stride) + tap_x * int64(horizontal.dilation)
+            with emitter.unmasked():
+                pixel = emitter.load(
+                    self._scratch(), origin + line * self.scratch_width + across
                 )
-                with emitter.unmasked():
-                    pixel = emitter.load(self._scratch(), place)
-                emitter.resident[matched.image] = lambda _emitter, _indices, pixel=pixel: pixel
-                for number, tap in taps:
-                    env = {
-                        **point,
-                        matched.reduction.axes[-2].var: row + int64(number),
-                        window_y.var: int64(tap),
-                        window_x.var: int64(x),
-                    }
-                    with emitter.unmasked():
-                        term = emitter.widen(reduce_term(emitter, matched.reduction, env))
-                    value = combine(
-                        matched.reduction.combiner, tirx.BufferLoad(sums, self._slot(sums, number)), term
-                    )
-                    emitter.add(tirx.BufferStore(sums, value, self._slot(sums, number)))
+                emitter.resident[matched.image] = lambda _emitter, _indices: pixel
+                env = {**point, window_y.var: tap_y, window_x.var: tap_x}
+                env[matched.reduction.axes[-2].var] = row + y
+                term = emitter.widen(reduce_term(emitter, matched.reduction, env))
                 del emitter.resident[matched.image]
+            slot = self._slot(sums, y)
+            value = combine(matched.reduction.combiner, tirx.BufferLoad(sums, slot), term)
+            emitter.add(tirx.BufferStore(sums, value, slot))
 
     def _finish(self, row: Expr, column: Expr, value: Expr) -> None:
         """Compute the output from a sum and store it."""
