@@ -12,7 +12,7 @@ from moonpoly import config
 from moonpoly.error import InputError, StorageError
 
 
-def read_npz(path: Path) -> dict[str, np.ndarray]:
+def read_npz(path: Path | str) -> dict[str, np.ndarray]:
     """Return the arrays of an ``.npz`` file.
 
     Raises
@@ -34,7 +34,7 @@ def read_npz(path: Path) -> dict[str, np.ndarray]:
         raise InputError(f"{path} is not a whole .npz file: {err}; use numpy.savez") from err
 
 
-def write_npz(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+def write_npz(path: Path | str, arrays: Mapping[str, np.ndarray]) -> None:
     """Write ``arrays`` to an ``.npz`` file; under any name, which ``numpy.savez`` does not take.
 
     Raises

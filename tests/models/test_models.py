@@ -1,0 +1,120 @@
+"""Whole models match ONNX Runtime at every shape, from any thread, without a compiler."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import onnxruntime
+import pytest
+from tolerances import MODEL_REL, model_error
+
+import moonpoly
+from moonpoly import runtime
+from moonpoly.benchmarks.model_files import MODELS
+from moonpoly.benchmarks.peer import BenchmarkError
+from moonpoly.error import InputError
+
+pytestmark = pytest.mark.slow
+
+# Beside the shapes that are measured: ones, and a shape that no tile divides.
+EXTRA_SHAPES = {"MiniLM-L3": ((1, 1), (2, 1), (5, 13), (1, 512)), "opennsfw ResNet-50": ()}
+
+
+@pytest.fixture(scope="module", params=MODELS, ids=lambda model: model.name)
+def case(request):
+    model = request.param
+    try:
+        path = model.path()
+    except BenchmarkError as err:
+        pytest.skip(str(err))
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    return model, moonpoly.compile(path), session
+
+
+@pytest.fixture(scope="module")
+def minilm():
+    return moonpoly.compile(MODELS[0].path())
+
+
+def _compare(case, shape):
+    model, executable, session = case
+    inputs = model.inputs(shape, np.random.default_rng(sum(shape)))
+    got = executable(**inputs)
+    want = dict(zip(got, session.run(list(got), inputs), strict=True))
+    for name, value in want.items():
+        assert got[name].shape == value.shape
+        assert got[name].dtype == value.dtype
+        assert model_error(got[name], value) <= MODEL_REL["float32"], (name, shape)
+
+
+def test_matches_onnx_runtime_at_every_shape(case):
+    model = case[0]
+    for shape in (*model.shapes, *EXTRA_SHAPES.get(model.name, ())):
+        _compare(case, shape)
+
+
+def test_every_matrix_product_is_polymerized(case):
+    report = case[1].metadata["report"]
+    assert any(item["status"] == "polymerized" for item in report)
+    for item in report:
+        assert item["status"] == "polymerized" or item["reason"], item
+
+
+def test_gives_the_same_from_many_threads_at_once(minilm):
+    model = MODELS[0]
+    rng = np.random.default_rng(3)
+    cases = [model.inputs(shape, rng) for shape in ((1, 9), (2, 37), (3, 20), (4, 5))]
+    want = [minilm(**inputs) for inputs in cases]
+    wrong = []
+
+    def work(index):
+        for _ in range(5):
+            got = minilm(**cases[index])
+            if any(not np.array_equal(got[name], want[index][name]) for name in got):
+                wrong.append(index)
+
+    threads = [threading.Thread(target=work, args=(i % len(cases),)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_a_batch_of_zero_gives_outputs_of_zero(minilm):
+    got = minilm(input_ids=np.zeros((0, 7), np.int64), attention_mask=np.zeros((0, 7), np.int64))
+    assert all(value.shape[0] == 0 for value in got.values())
+
+
+@pytest.mark.parametrize(
+    ("ids", "mask", "message"),
+    [
+        ((2, 5), (3, 5), "dimension batch_size must be the same everywhere"),
+        ((2, 5), (2, 6), "dimension sequence_length must be the same everywhere"),
+        ((1, 513), (1, 513), "sequence_length can be 512 at most"),
+        ((5,), (5,), "must have rank 2"),
+    ],
+)
+def test_a_shape_that_the_model_can_not_take_is_refused(minilm, ids, mask, message):
+    with pytest.raises(InputError, match=message):
+        minilm(input_ids=np.zeros(ids, np.int64), attention_mask=np.ones(mask, np.int64))
+
+
+def test_a_saved_model_runs_in_a_process_without_the_compiler(minilm, tmp_path):
+    minilm.save(tmp_path / "m.so")
+    inputs = MODELS[0].inputs((2, 11), np.random.default_rng(5))
+    runtime.write_npz(tmp_path / "in.npz", inputs)
+    code = (
+        "import sys, moonpoly\n"
+        "from moonpoly import runtime\n"
+        "out = moonpoly.load('m.so')(**runtime.read_npz('in.npz'))\n"
+        "runtime.write_npz('out.npz', out)\n"
+        "assert not {'tvm', 'onnx', 'xgboost'} & {name.split('.')[0] for name in sys.modules}\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path, timeout=300)
+    got = runtime.read_npz(tmp_path / "out.npz")
+    for name, value in minilm(**inputs).items():
+        np.testing.assert_array_equal(got[name], value)
