@@ -3,6 +3,7 @@
  */
 #include "artifact/kernel_set.h"
 
+#include <algorithm>
 #include <atomic>
 #include <fstream>
 #include <utility>
@@ -39,6 +40,41 @@ KernelSetObj::KernelSetObj(Manifest manifest, const tvm::ffi::Module& lib)
     kernels_.push_back({spec.name, spec.family, spec.um, spec.un, spec.packed_us.data(),
                         spec.strided_us.data(), function, cell->safe_call, cell});
   }
+  IndexLeftovers();
+}
+
+void KernelSetObj::IndexLeftovers() {
+  for (int32_t i = 0; i < num_kernels(); ++i) all_kernels_ |= uint64_t{1} << i;
+  constexpr int64_t kLong = 512;
+  for (int64_t size = 1; size <= kMaxLeftover; ++size) {
+    band_kernels_[size] = FindFastest(KernelFamily::kOuter, size, kLong);
+    dot_band_kernels_[size] = FindFastest(KernelFamily::kDot, size, kLong);
+    strip_kernels_[size] = FindFastest(KernelFamily::kOuter, kLong, size * panel());
+    dot_strip_kernels_[size] = FindFastest(KernelFamily::kDot, kLong, size);
+  }
+}
+
+uint64_t KernelSetObj::FindFastest(KernelFamily family, int64_t rows, int64_t cols) const {
+  constexpr size_t kFastest = 3;
+  constexpr int64_t kTypicalDepth = 256;
+  const AxisPoint k = grid().LocateK(kTypicalDepth);
+  std::vector<std::pair<float, int32_t>> ranked;
+  for (int32_t i = 0; i < num_kernels(); ++i) {
+    const MicroKernel& kernel = kernels_[i];
+    if (kernel.family != family) continue;
+    // Padding counts.
+    const int64_t row_tiles = (rows + kernel.um - 1) / kernel.um;
+    const int64_t col_tiles = (cols + kernel.un - 1) / kernel.un;
+    const float task_us = grid().TaskUs(kernel.packed_us, k, grid().LocateRowTiles(row_tiles),
+                                        grid().LocateColTiles(col_tiles));
+    ranked.emplace_back(task_us * static_cast<float>(row_tiles * col_tiles), i);
+  }
+  std::sort(ranked.begin(), ranked.end());
+  uint64_t bits = 0;
+  for (size_t i = 0; i < std::min(ranked.size(), kFastest); ++i) {
+    bits |= uint64_t{1} << ranked[i].second;
+  }
+  return bits;
 }
 
 int32_t KernelSetObj::FindKernel(const std::string& name) const {

@@ -8,6 +8,7 @@
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/object.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -42,6 +43,22 @@ class KernelSetObj : public tvm::ffi::Object {
   const Manifest& manifest() const { return manifest_; }
   const CacheSizes& caches() const { return caches_; }
   int32_t panel() const { return manifest_.panel; }
+
+  /*! \brief The fastest kernels for a wide band of `rows` rows that is left over, as bits. */
+  uint64_t BandKernels(int64_t rows) const {
+    return rows <= kMaxLeftover ? band_kernels_[rows] : all_kernels_;
+  }
+  /*! \brief The fastest outer kernels for a tall strip of `panels` panels, as bits. */
+  uint64_t StripKernels(int64_t panels) const {
+    return panels <= kMaxLeftover ? strip_kernels_[panels] : all_kernels_;
+  }
+  /*! \brief The fastest dot kernels for a wide band, or a tall strip of so many columns. */
+  uint64_t DotBandKernels(int64_t rows) const {
+    return rows <= kMaxLeftover ? dot_band_kernels_[rows] : all_kernels_;
+  }
+  uint64_t DotStripKernels(int64_t cols) const {
+    return cols <= kMaxLeftover ? dot_strip_kernels_[cols] : all_kernels_;
+  }
   /*! \brief Distinct for every set made in this process: what cached plans are kept under. */
   uint64_t id() const { return id_; }
 
@@ -49,10 +66,22 @@ class KernelSetObj : public tvm::ffi::Object {
   TVM_FFI_DECLARE_OBJECT_INFO_FINAL("moonpoly.KernelSet", KernelSetObj, tvm::ffi::Object);
 
  private:
+  // Leftovers are smaller than two tiles.
+  static constexpr int64_t kMaxLeftover = 128;
+  using KernelBits = std::array<uint64_t, kMaxLeftover + 1>;
+
+  void IndexLeftovers();
+  uint64_t FindFastest(KernelFamily family, int64_t rows, int64_t cols) const;
+
   Manifest manifest_;
   std::vector<MicroKernel> kernels_;
   CacheSizes caches_;
   uint64_t id_;
+  uint64_t all_kernels_ = 0;
+  KernelBits band_kernels_{};
+  KernelBits dot_band_kernels_{};
+  KernelBits strip_kernels_{};
+  KernelBits dot_strip_kernels_{};
 };
 
 class KernelSet : public tvm::ffi::ObjectRef {

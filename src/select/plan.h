@@ -110,6 +110,11 @@ inline Span Share(int64_t total, int64_t index, int64_t count) {
 }
 
 inline int64_t CeilDiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+/*! \brief The same for tile counts, where the shorter division matters: it is half of selecting. */
+inline int32_t CeilDiv32(int64_t a, int32_t b) {
+  return static_cast<int32_t>((static_cast<uint32_t>(a) + static_cast<uint32_t>(b) - 1) /
+                              static_cast<uint32_t>(b));
+}
 
 /*! \brief Slices begin at a multiple of this many steps, so that vectors along k stay aligned. */
 constexpr int64_t kSliceStep = 16;

@@ -15,8 +15,6 @@ constexpr float kFloatBytes = sizeof(float);
 constexpr float kSharedCachePart = 0.35f;
 // The part of the computing that hides behind waiting for memory.
 constexpr float kOverlap = 0.7f;
-// Enough tiles for a call's fixed cost to vanish.
-constexpr int64_t kManyTiles = 64;
 // A reduction deeper than this is walked in slices of about this depth, so that a tile of B and a
 // block of A stay in the private caches.
 constexpr int64_t kSliceDepth = 512;
@@ -64,13 +62,33 @@ void RegionCost::SetSplit(const ThreadSplit& split) {
     fixed_us_ +=
         static_cast<float>(machine.launch_us) + moved * static_cast<float>(machine.copy_us_per_kb);
   }
-  const AxisPoint m = ks_.grid().LocateRowTiles(kManyTiles);
-  const AxisPoint n = ks_.grid().LocateColTiles(kManyTiles);
-  for (int32_t i = 0; i < ks_.num_kernels(); ++i) {
-    const MicroKernel& kernel = ks_.kernel(i);
-    const bool strided = problem_.b_mode == BMode::kRowMajor;
-    best_rate_[i] = TaskUs(kernel, strided, m, n) / static_cast<float>(kernel.um * kernel.un);
+}
+
+float RegionCost::BoundUs(int32_t index, ThreadGrid grid) const {
+  const MicroKernel& kernel = ks_.kernel(index);
+  const float rows = static_cast<float>(problem_.m) / static_cast<float>(kernel.um * grid.rows);
+  const float cols = static_cast<float>(problem_.n) / static_cast<float>(kernel.un * grid.cols);
+  const float share_rows = std::max(rows, 1.0f), share_cols = std::max(cols, 1.0f);
+  const float share = share_rows * share_cols;
+  if (model_ == CostModel::kWavesOnly) return share;
+  const AxisPoint m = ks_.grid().LocateRowTiles(static_cast<int64_t>(share_rows));
+  const AxisPoint n = ks_.grid().LocateColTiles(static_cast<int64_t>(share_cols));
+  const bool dot = kernel.family == KernelFamily::kDot;
+  float task_us = TaskUs(kernel, false, m, n);
+  if (model_ == CostModel::kTaskOnly) return task_us;
+  const float width = share_cols * static_cast<float>(kernel.un);
+  const float pack_us = PackUs(width);
+  float us = task_us * share;
+  if (problem_.b_mode == BMode::kRowMajor) {
+    const float strided_us = TaskUs(kernel, true, m, n) * share;
+    us = dot ? us + pack_us : std::min(us + pack_us, strided_us);
+  } else if (problem_.b_mode == BMode::kGathered ||
+             (problem_.b_mode == BMode::kTransposed && !dot)) {
+    us += pack_us;
   }
+  const float stream_us = StreamUs(share_rows * static_cast<float>(kernel.um), width);
+  us += std::max(0.0f, stream_us - kOverlap * task_us * share);
+  return fixed_us_ + us * static_cast<float>(batches_);
 }
 
 // Microseconds that one thread waits for its operands where they don't fit its own cache.
@@ -80,6 +98,12 @@ float RegionCost::StreamUs(float rows, float cols) const {
   // C is read before it is written.
   const float bytes = (rows * depth + b + 2.0f * rows * cols) * kFloatBytes;
   return bytes <= static_cast<float>(ks_.caches().l2_bytes) ? 0.0f : bytes * stream_us_per_byte_;
+}
+
+// Microseconds to write so many columns of B into panels.
+float RegionCost::PackUs(float cols) const {
+  return cols * static_cast<float>(depth_) * kKbPerFloat *
+         static_cast<float>(ks_.machine().pack_us_per_kb);
 }
 
 Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int64_t n1,
@@ -94,17 +118,17 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
   cell.n1 = n1;
   cell.kernel = index;
   cell.grid = grid;
-  cell.row_tiles = static_cast<int32_t>(CeilDiv(rows, kernel.um));
-  cell.col_tiles = static_cast<int32_t>(CeilDiv(cols, kernel.un));
-  const int32_t share_rows = static_cast<int32_t>(CeilDiv(cell.row_tiles, grid.rows));
-  const int32_t share_cols = static_cast<int32_t>(CeilDiv(cell.col_tiles, grid.cols));
+  cell.row_tiles = CeilDiv32(rows, kernel.um);
+  cell.col_tiles = CeilDiv32(cols, kernel.un);
+  const int32_t share_rows = CeilDiv32(cell.row_tiles, grid.rows);
+  const int32_t share_cols = CeilDiv32(cell.col_tiles, grid.cols);
+  cell.share = static_cast<float>(share_rows) * static_cast<float>(share_cols);
   const AxisPoint m = ks_.grid().LocateRowTiles(share_rows);
   const AxisPoint n = ks_.grid().LocateColTiles(share_cols);
   const bool dot = kernel.family == KernelFamily::kDot;
 
   const float packed_us = TaskUs(kernel, false, m, n);
-  const float pack_us = static_cast<float>(share_cols * kernel.un) * static_cast<float>(depth_) *
-                        kKbPerFloat * static_cast<float>(machine.pack_us_per_kb);
+  const float pack_us = PackUs(static_cast<float>(share_cols * kernel.un));
   cell.pack_b = false;
   cell.task_us = packed_us;
   cell.extra_us = 0.0f;
@@ -113,8 +137,7 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
       break;
     case BMode::kRowMajor: {
       const float strided_us = TaskUs(kernel, true, m, n);
-      const float share = static_cast<float>(share_rows) * static_cast<float>(share_cols);
-      if (dot || packed_us * share + pack_us < strided_us * share) {
+      if (dot || packed_us * cell.share + pack_us < strided_us * cell.share) {
         cell.pack_b = true;
         cell.extra_us += pack_us;
       } else {
@@ -133,17 +156,16 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
       cell.extra_us += pack_us;
       break;
   }
-  const float compute_us =
-      cell.task_us * static_cast<float>(share_rows) * static_cast<float>(share_cols);
+  const float compute_us = cell.task_us * cell.share;
   const float stream_us = StreamUs(static_cast<float>(share_rows * kernel.um),
                                    static_cast<float>(share_cols * kernel.un));
   cell.extra_us += std::max(0.0f, stream_us - kOverlap * compute_us);
   const float copy_us = static_cast<float>(machine.copy_us_per_kb) * kKbPerFloat;
-  if (rows % kernel.um != 0) {
+  if (static_cast<int64_t>(cell.row_tiles) * kernel.um != rows) {
     const int64_t moved = kernel.um * depth_ + kernel.um * share_cols * kernel.un;
     cell.extra_us += static_cast<float>(moved) * copy_us;
   }
-  if (cols % kernel.un != 0) {
+  if (static_cast<int64_t>(cell.col_tiles) * kernel.un != cols) {
     cell.extra_us += static_cast<float>(share_rows * kernel.um * kernel.un) * slices_ * copy_us;
   }
   switch (model_) {
@@ -156,7 +178,7 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
     case CostModel::kTaskOnly:
       // One task stands for the region: as if its waves did not count.
       cell.extra_us = 0.0f;
-      cell.task_us /= static_cast<float>(share_rows) * static_cast<float>(share_cols);
+      cell.task_us /= cell.share;
       break;
   }
   return cell;

@@ -46,12 +46,11 @@ struct Cell {
   float extra_us;
   int32_t row_tiles, col_tiles;
 
+  /*! \brief Tiles of the busiest thread. */
+  float share;
+
   /*! \brief Microseconds of the busiest thread. */
-  float busiest_us() const {
-    return task_us * static_cast<float>(CeilDiv(row_tiles, grid.rows)) *
-               static_cast<float>(CeilDiv(col_tiles, grid.cols)) +
-           extra_us;
-  }
+  float busiest_us() const { return task_us * share + extra_us; }
 };
 
 /*! \brief Evaluates regions of one problem under one thread split. */
@@ -65,8 +64,11 @@ class RegionCost {
   Cell Evaluate(int32_t kernel, int64_t m0, int64_t m1, int64_t n0, int64_t n1,
                 ThreadGrid grid) const;
 
-  /*! \brief Microseconds per element of C when everything about the kernel goes well. */
-  float BestRate(int32_t kernel) const { return best_rate_[kernel]; }
+  /*!
+   * \brief What the whole problem costs at least with this main kernel: as if parts of tiles cost
+   *        parts of their time.
+   */
+  float BoundUs(int32_t kernel, ThreadGrid grid) const;
   /*! \brief Whether the kernel can serve this problem at all. */
   bool Usable(int32_t kernel) const;
 
@@ -80,6 +82,7 @@ class RegionCost {
 
  private:
   float StreamUs(float rows, float cols) const;
+  float PackUs(float cols) const;
   int64_t BlockRows(const Cell& cell) const;
   // Microseconds of a task with its whole reduction, in slices where it is walked in slices.
   float TaskUs(const MicroKernel& kernel, bool strided, AxisPoint m, AxisPoint n) const {
@@ -102,7 +105,6 @@ class RegionCost {
   float stream_us_per_byte_ = 0.0f;
   float fixed_us_ = 0.0f;
   AxisPoint whole_{}, sliced_{};
-  std::array<float, 64> best_rate_{};
 };
 
 }  // namespace moonpoly

@@ -4,8 +4,9 @@
  *
  * A candidate starts from a main kernel, which takes the whole tiles at the top left. The rows and
  * columns that remain are either padded up to the main kernel's tile, or cut off and given to the
- * kernels that suit them best. Main kernels are tried in the order of what they cost per element
- * at best; the search stops when that bound alone exceeds the best plan found.
+ * kernels that suit them best. Every pair of a main kernel and a division of the threads gets a
+ * lower bound; pairs are completed in the order of their bounds, until the next bound exceeds the
+ * best plan found.
  */
 #include "select/selector.h"
 
@@ -19,6 +20,13 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Below this depth a slice of the reduction is not worth a thread.
 constexpr int64_t kMinSliceDepth = 128;
+// Work of so many launches is shared out without asking whether one thread would do.
+constexpr float kSurelyShared = 20.0f;
+// A kernel with a bound so many times the least one on one thread is not the best on several.
+constexpr float kHopeless = 1.4f;
+// Bounds kept, and how many of them are completed to plans.
+constexpr int32_t kMaxStarts = 256;
+constexpr int32_t kMaxCompleted = 4;
 
 /*! \brief Up to four cells with the pattern that they form. */
 struct Candidate {
@@ -32,34 +40,55 @@ struct Candidate {
 class Search {
  public:
   Search(const KernelSetObj& ks, const Problem& problem, CostModel model, std::vector<Plan>* all)
-      : ks_(ks), problem_(problem), cost_(ks, problem, model), all_(all) {}
+      : ks_(ks), problem_(problem), cost_(ks, problem, model), all_(all) {
+    for (int32_t i = 0; i < ks.num_kernels(); ++i) {
+      const bool dot = ks.kernel(i).family == KernelFamily::kDot;
+      if (cost_.Usable(i)) (dot ? usable_dot_ : usable_outer_) |= uint64_t{1} << i;
+    }
+  }
 
   Plan Run() {
-    best_.problem = problem_;
     if (problem_.batch == 0 || problem_.m == 0 || problem_.n == 0 || problem_.k == 0) {
       return EmptyPlan();
     }
-    TrySplit({1, 1, 1});
+    uint64_t promising = usable_outer_ | usable_dot_;
+    const float alone_us = AddStarts({1, 1, 1}, promising);
+    const bool exhaustive = all_ != nullptr;
+    if (!exhaustive) promising = Promising(alone_us);
     const int32_t threads = problem_.threads;
-    // A launch that costs as much as the work itself can't pay.
-    if (threads == 1 || (all_ == nullptr && best_us_ <= ks_.machine().launch_us)) return best_;
-    for (int32_t b = 1; b <= threads; ++b) {
-      if (threads % b != 0 || b > problem_.batch) continue;
-      for (int32_t s = 1; s <= threads / b; ++s) {
-        if ((threads / b) % s != 0 || !CanCutReduction(s)) continue;
-        TrySplit({b, s, threads / b / s});
+    const float launch_us = static_cast<float>(ks_.machine().launch_us);
+    if (threads > 1 && (exhaustive || alone_us > launch_us)) {
+      if (!exhaustive && alone_us > kSurelyShared * launch_us) num_starts_ = 0;
+      for (int32_t b = 1; b <= threads; ++b) {
+        if (threads % b != 0 || b > problem_.batch) continue;
+        for (int32_t s = 1; s <= threads / b; ++s) {
+          if ((threads / b) % s == 0 && CanCutReduction(s))
+            AddStarts({b, s, threads / b / s}, promising);
+        }
       }
     }
-    return best_;
+    CompleteStarts();
+    cost_.SetSplit(best_split_);
+    return ToPlan(best_, best_split_, best_us_);
   }
 
  private:
+  /*! \brief A main kernel under a division of the threads. */
+  struct Start {
+    float bound_us;
+    int32_t kernel;
+    ThreadSplit split;
+    ThreadGrid grid;
+  };
+
   Plan EmptyPlan() {
-    best_.pattern = Pattern::kI;
-    best_.num_regions = 0;
-    best_.batch_threads = best_.k_threads = best_.region_threads = 1;
-    best_.predicted_us = 0.0f;
-    return best_;
+    Plan plan;
+    plan.problem = problem_;
+    plan.pattern = Pattern::kI;
+    plan.num_regions = 0;
+    plan.batch_threads = plan.k_threads = plan.region_threads = 1;
+    plan.predicted_us = 0.0f;
+    return plan;
   }
 
   bool CanCutReduction(int32_t slices) const {
@@ -68,46 +97,63 @@ class Search {
            (slices - 1) * problem_.m * problem_.n <= kMaxPartialFloats;
   }
 
-  void TrySplit(const ThreadSplit& split) {
-    split_ = split;
+  // Returns the least bound.
+  float AddStarts(const ThreadSplit& split, uint64_t kernels) {
     cost_.SetSplit(split);
-    memo_count_ = 0;
-    const float area = static_cast<float>(problem_.m) * static_cast<float>(problem_.n) *
-                       static_cast<float>(cost_.batches()) /
-                       static_cast<float>(split.region_threads);
-    uint64_t open = 0;
-    for (int32_t i = 0; i < ks_.num_kernels(); ++i) {
-      if (cost_.Usable(i)) open |= uint64_t{1} << i;
-    }
-    while (open != 0) {
-      int32_t next = -1;
-      for (uint64_t rest = open; rest != 0; rest &= rest - 1) {
-        const int32_t i = __builtin_ctzll(rest);
-        if (next < 0 || cost_.BestRate(i) < cost_.BestRate(next)) next = i;
+    float least = kInfinity;
+    for (int32_t rows = 1; rows <= split.region_threads; ++rows) {
+      if (split.region_threads % rows != 0) continue;
+      const ThreadGrid grid{rows, split.region_threads / rows};
+      for (uint64_t left = kernels; left != 0 && num_starts_ < kMaxStarts; left &= left - 1) {
+        const int32_t i = __builtin_ctzll(left);
+        const float bound = cost_.BoundUs(i, grid);
+        least = std::min(least, bound);
+        starts_[num_starts_++] = {bound, i, split, grid};
       }
-      open &= ~(uint64_t{1} << next);
-      const float bound = cost_.FixedUs() + cost_.BestRate(next) * area;
-      if (all_ == nullptr && bound >= best_us_) break;
-      TryMain(next);
+    }
+    return least;
+  }
+
+  // The kernels whose bound on one thread is not hopelessly above the least one.
+  uint64_t Promising(float least_us) const {
+    uint64_t out = 0;
+    for (int32_t i = 0; i < num_starts_; ++i) {
+      if (starts_[i].bound_us <= kHopeless * least_us) out |= uint64_t{1} << starts_[i].kernel;
+    }
+    return out;
+  }
+
+  void CompleteStarts() {
+    const auto later = [](const Start& a, const Start& b) { return a.bound_us > b.bound_us; };
+    least_us_ = kInfinity;
+    for (int32_t i = 0; i < num_starts_; ++i) least_us_ = std::min(least_us_, starts_[i].bound_us);
+    std::make_heap(starts_.begin(), starts_.begin() + num_starts_, later);
+    for (int32_t done = 0; num_starts_ > 0 && (all_ != nullptr || done < kMaxCompleted); ++done) {
+      std::pop_heap(starts_.begin(), starts_.begin() + num_starts_, later);
+      const Start& start = starts_[--num_starts_];
+      if (all_ == nullptr && start.bound_us >= best_us_) break;
+      split_ = start.split;
+      cost_.SetSplit(split_);
+      memo_count_ = 0;
+      Complete(start.kernel, start.grid);
     }
   }
 
-  void TryMain(int32_t main) {
-    for (int32_t rows = 1; rows <= split_.region_threads; ++rows) {
-      if (split_.region_threads % rows != 0) continue;
-      const ThreadGrid grid{rows, split_.region_threads / rows};
-      const MicroKernel& kernel = ks_.kernel(main);
-      const int64_t m = problem_.m, n = problem_.n;
-      const int64_t more_rows = m % kernel.um, more_cols = n % kernel.un;
-      TryCut(main, grid, m, n);
-      if (more_cols > 0 && n > kernel.un) TryCut(main, grid, m, n - more_cols);
-      if (more_rows > 0) {
-        for (int64_t cut = m - more_rows; cut > 0 && cut >= m - more_rows - kernel.um;
-             cut -= kernel.um) {
-          TryCut(main, grid, cut, n);
-          if (more_cols > 0 && n > kernel.un) TryCut(main, grid, cut, n - more_cols);
-        }
-      }
+  void Complete(int32_t main, ThreadGrid grid) {
+    const MicroKernel& kernel = ks_.kernel(main);
+    const int64_t m = problem_.m, n = problem_.n;
+    const int64_t more_rows = m % kernel.um, more_cols = n % kernel.un;
+    const bool cut_cols = more_cols > 0 && n > kernel.un;
+    TryCut(main, grid, m, n);
+    if (cut_cols) TryCut(main, grid, m, n - more_cols);
+    if (more_rows == 0) return;
+    // Cut off less than a tile, or, where that is little, a tile more: two middling tiles beat a
+    // tall and a flat one.
+    const bool flat = all_ != nullptr || 2 * more_rows < kernel.um;
+    const int64_t least = m - more_rows - (flat ? kernel.um : 0);
+    for (int64_t cut = m - more_rows; cut > 0 && cut >= least; cut -= kernel.um) {
+      TryCut(main, grid, cut, n);
+      if (cut_cols) TryCut(main, grid, cut, n - more_cols);
     }
   }
 
@@ -116,6 +162,7 @@ class Search {
     const int64_t all_m = problem_.m, all_n = problem_.n;
     Candidate candidate;
     candidate.Add(cost_.Evaluate(main, 0, m, 0, n, grid));
+    if (all_ == nullptr && AtLeastUs(candidate.cells[0]) >= best_us_) return;
     if (m == all_m && n == all_n) {
       candidate.pattern = Pattern::kI;
       Offer(candidate);
@@ -136,6 +183,16 @@ class Search {
     // Columns first: the strip at the right spans all rows.
     candidate.Add(BestCell(m, all_m, 0, n, grid));
     AddStrip(&candidate, 0, all_m, n, grid, Pattern::kVII, Pattern::kIX);
+  }
+
+  // The main region's cost, and what is left at the rate of the best bound.
+  float AtLeastUs(const Cell& main) const {
+    const float part = static_cast<float>(main.m1) / static_cast<float>(problem_.m) *
+                       (static_cast<float>(main.n1) / static_cast<float>(problem_.n));
+    // A thread may get less of the main region than the busiest one.
+    const float shared = main.grid.rows * main.grid.cols > 1 ? 0.9f : 1.0f;
+    return cost_.FixedUs() + shared * main.busiest_us() * static_cast<float>(cost_.batches()) +
+           (1.0f - part) * (least_us_ - cost_.FixedUs());
   }
 
   // Complete with the band [m0, end) x [n0, n1): as one cell, and cut along the columns.
@@ -183,37 +240,55 @@ class Search {
     }
     Cell best;
     float best_us = kInfinity;
-    const int64_t rows = m1 - m0, cols = n1 - n0;
-    const int64_t panel_cols = CeilDiv(cols, ks_.panel()) * ks_.panel();
-    for (int32_t i = 0; i < ks_.num_kernels(); ++i) {
-      if (!cost_.Usable(i)) continue;
+    for (uint64_t left = Suitable(m1 - m0, n0, n1 - n0); left != 0; left &= left - 1) {
+      const int32_t i = __builtin_ctzll(left);
       const MicroKernel& kernel = ks_.kernel(i);
-      if (kernel.family == KernelFamily::kOuter && n0 % ks_.panel() != 0) continue;
-      // Twice the area that is needed can't be the cheapest.
-      const int64_t padded =
-          CeilDiv(rows, kernel.um) * kernel.um * (CeilDiv(cols, kernel.un) * kernel.un);
-      if (padded >= 2 * rows * panel_cols && best_us < kInfinity) continue;
-      for (const ThreadGrid& each : {grid, ThreadGrid{grid.cols, grid.rows}}) {
+      for (ThreadGrid each : {grid, ThreadGrid{grid.cols, grid.rows}}) {
+        // A single tile along an axis can't be shared out along it.
+        if (m1 - m0 <= kernel.um) each = {1, split_.region_threads};
+        if (n1 - n0 <= kernel.un && m1 - m0 > kernel.um) each = {split_.region_threads, 1};
         const Cell cell = cost_.Evaluate(i, m0, m1, n0, n1, each);
         const float us = cell.busiest_us();
         if (us < best_us) {
           best_us = us;
           best = cell;
         }
-        if (grid.rows == grid.cols) break;
+        if (each.rows == each.cols || each.rows != grid.rows) break;
       }
     }
     if (memo_count_ < kMemoSize) memo_[memo_count_++] = {grid.rows, best};
     return best;
   }
 
+  // The kernels worth trying for a leftover of this size, as bits.
+  uint64_t Suitable(int64_t rows, int64_t n0, int64_t cols) const {
+    const bool aligned = n0 % ks_.panel() == 0, band = rows < problem_.m;
+    uint64_t suitable = 0;
+    if (aligned) {
+      suitable |= band ? ks_.BandKernels(rows) : ks_.StripKernels(CeilDiv(cols, ks_.panel()));
+    }
+    if (usable_dot_ != 0) {
+      suitable |= (band ? ks_.DotBandKernels(rows) : ks_.DotStripKernels(cols)) & usable_dot_;
+    }
+    return suitable;
+  }
+
   void Offer(const Candidate& candidate) {
     const float us = cost_.FixedUs() + BusiestUs(candidate) * static_cast<float>(cost_.batches());
     if (us < best_us_) {
       best_us_ = us;
-      best_ = ToPlan(candidate, us);
+      best_ = candidate;
+      best_split_ = split_;
     }
-    if (all_ != nullptr) all_->push_back(ToPlan(candidate, us));
+    if (all_ != nullptr) all_->push_back(ToPlan(candidate, split_, us));
+  }
+
+  // The size of a share, see Share.
+  static int32_t TilesOf(int32_t tiles, int32_t index, int32_t count) {
+    if (count == 1) return tiles;
+    const uint32_t each = static_cast<uint32_t>(tiles) / static_cast<uint32_t>(count);
+    const uint32_t extra = static_cast<uint32_t>(tiles) - each * static_cast<uint32_t>(count);
+    return static_cast<int32_t>(each) + (index >= count - static_cast<int32_t>(extra) ? 1 : 0);
   }
 
   // Every other region counts its threads backwards (see the launcher), so that the sums differ
@@ -231,9 +306,9 @@ class Search {
         }
         const int32_t place = i % 2 == 0 ? thread : threads - 1 - thread;
         if (place >= cell.grid.rows * cell.grid.cols) continue;
-        const Span rows = Share(cell.row_tiles, place / cell.grid.cols, cell.grid.rows);
-        const Span cols = Share(cell.col_tiles, place % cell.grid.cols, cell.grid.cols);
-        const float tasks = static_cast<float>((rows.end - rows.begin) * (cols.end - cols.begin));
+        const float tasks =
+            static_cast<float>(TilesOf(cell.row_tiles, place / cell.grid.cols, cell.grid.rows) *
+                               TilesOf(cell.col_tiles, place % cell.grid.cols, cell.grid.cols));
         if (tasks > 0.0f) us += tasks * cell.task_us + cell.extra_us;
       }
       busiest = std::max(busiest, us);
@@ -241,14 +316,14 @@ class Search {
     return busiest;
   }
 
-  Plan ToPlan(const Candidate& candidate, float us) const {
+  Plan ToPlan(const Candidate& candidate, const ThreadSplit& split, float us) const {
     Plan plan;
     plan.problem = problem_;
-    plan.pattern = split_.k_threads > 1 ? Pattern::kK : candidate.pattern;
+    plan.pattern = split.k_threads > 1 ? Pattern::kK : candidate.pattern;
     plan.num_regions = candidate.count;
-    plan.batch_threads = split_.batch_threads;
-    plan.k_threads = split_.k_threads;
-    plan.region_threads = split_.region_threads;
+    plan.batch_threads = split.batch_threads;
+    plan.k_threads = split.k_threads;
+    plan.region_threads = split.region_threads;
     plan.predicted_us = us;
     for (int32_t i = 0; i < candidate.count; ++i) {
       plan.regions[i] = cost_.ToRegion(candidate.cells[i]);
@@ -267,8 +342,14 @@ class Search {
   RegionCost cost_;
   std::vector<Plan>* all_;
   ThreadSplit split_{};
-  Plan best_;
+  Candidate best_;
+  ThreadSplit best_split_{};
   float best_us_ = kInfinity;
+  float least_us_ = kInfinity;
+  uint64_t usable_outer_ = 0;
+  uint64_t usable_dot_ = 0;
+  std::array<Start, kMaxStarts> starts_;
+  int32_t num_starts_ = 0;
   std::array<Memo, kMemoSize> memo_;
   int32_t memo_count_ = 0;
 };
