@@ -138,7 +138,7 @@ class _Case:
                 return Verdict(sweep, m, n, k, False, float("nan"), f"{mode}: refused: {error}")
             if not guarded.intact():
                 return Verdict(sweep, m, n, k, False, float("nan"), f"{mode}: wrote outside C")
-            largest = _largest_error(c, self._exact, self._size)
+            largest = _largest_error(c, self._exact[:m], self._size[:m])
             if not largest <= OPERATOR_REL:
                 return Verdict(sweep, m, n, k, False, largest, f"{mode}: error {largest:.1e}")
             worst = max(worst, largest)
