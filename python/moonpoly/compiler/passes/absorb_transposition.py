@@ -54,7 +54,9 @@ class _Rewriter(PyExprMutator):
                 axes = permutation(value)
                 source = value.args[0] if axes is not None else None
                 product = by_var.get(source) if isinstance(source, relax.DataflowVar) else None
-                if axes is None or intrinsic_name(product) != rewrite_matmul.INTRINSIC:
+                if axes is None or product is None:
+                    continue
+                if intrinsic_name(product) != rewrite_matmul.INTRINSIC:
                     continue
                 if len(users[source]) != 1 or axes[-1] != len(axes) - 1:
                     continue

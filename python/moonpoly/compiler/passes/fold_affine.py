@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import tvm
@@ -114,10 +115,13 @@ def _follow(
             vector = _channel_vector(call, current, axis, len(scale))
             if vector is None:
                 return
-            scale, shift = _combine(name, scale, shift, vector, reversed_=call.args[1] is current)
+            combined = _combine(name, scale, shift, vector, reversed_=call.args[1] is current)
+            if combined is None:
+                return
+            scale, shift = combined
         else:
             return
-        if scale is None or not (np.isfinite(scale).all() and np.isfinite(shift).all()):
+        if not (np.isfinite(scale).all() and np.isfinite(shift).all()):
             return
         chain.members.append(following)
         current = following.var
@@ -145,8 +149,8 @@ def _channel_vector(
 
 def _combine(
     name: str, scale: np.ndarray, shift: np.ndarray, vector: np.ndarray, *, reversed_: bool
-) -> tuple[np.ndarray | None, np.ndarray]:
-    """Return scale and shift after one more operator; a scale of None where it isn't affine."""
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return scale and shift after one more operator, or None where it isn't affine."""
     if name == "relax.add":
         return scale, shift + vector
     if name == "relax.subtract":
@@ -154,7 +158,7 @@ def _combine(
     if name == "relax.multiply":
         return scale * vector, shift * vector
     if reversed_ or not vector.all():
-        return None, shift
+        return None
     return scale / vector, shift / vector
 
 
@@ -196,7 +200,7 @@ class _Rewriter(PyExprMutator):
         for member in chain.members[: chain.folded]:
             axes = permutation(member.value)
             if axes is not None:
-                steps.append(lambda x, axes=axes: relax.op.permute_dims(x, axes))
+                steps.append(partial(relax.op.permute_dims, axes=axes))
         value = self.visit_expr(value)
         for step in steps[:-1]:
             value = self.builder_.emit(step(value))

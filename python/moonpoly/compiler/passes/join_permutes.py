@@ -49,7 +49,7 @@ class _Rewriter(PyExprMutator):
         source = call.args[0]
         value = self.lookup_binding(source) if isinstance(source, relax.Var) else None
         inner = permutation(value) if value is not None else None
-        if inner is not None:
+        if value is not None and inner is not None:
             source, outer = value.args[0], [inner[axis] for axis in outer]
         if outer == sorted(outer):
             return source

@@ -144,7 +144,7 @@ class _Rewriter(PyExprMutator):
     def _absorb_transposition(self, expr: relax.Expr) -> _Operand:
         source = self.lookup_binding(expr) if isinstance(expr, relax.Var) else None
         axes = permutation(source) if source is not None else None
-        if axes is None:
+        if source is None or axes is None:
             return _Operand(expr)
         innermost = len(axes) - 1
         if innermost not in axes[-2:]:
