@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from tvm import tirx
+from tvm.ir import Call, Expr, TensorLoad, Var
+from tvm.tirx import ForKind, Stmt
+
 from moonpoly.compiler.schedule.expression import (
     INDEX_DTYPE,
     children,
@@ -12,9 +16,6 @@ from moonpoly.compiler.schedule.expression import (
     num_lanes,
     scalar_dtype,
 )
-from tvm import tirx
-from tvm.ir import Call, Expr, TensorLoad, Var
-from tvm.tirx import ForKind, Stmt
 
 # Expressions of no more nodes than this are written out wherever they are used: LLVM computes them
 # once all the same, and every name costs time in TVM's passes.

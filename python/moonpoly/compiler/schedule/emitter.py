@@ -14,6 +14,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import tvm
+from tvm import tirx
+from tvm.ir import Call, Expr, TensorLoad, Var
+from tvm.tirx import op
+
 from moonpoly.compiler.schedule import vector_math
 from moonpoly.compiler.schedule.block import BlockBuilder
 from moonpoly.compiler.schedule.expression import (
@@ -33,9 +37,6 @@ from moonpoly.compiler.schedule.expression import (
 )
 from moonpoly.compiler.schedule.stages import Program, Stage
 from moonpoly.error import UnsupportedError
-from tvm import tirx
-from tvm.ir import Call, Expr, TensorLoad, Var
-from tvm.tirx import op
 
 
 @dataclass(frozen=True)
@@ -159,9 +160,9 @@ class Emitter(BlockBuilder):
         return self.bind(result)
 
     def _cast(self, expr: Expr, operand: Expr) -> Expr:
-        if is_integer(expr) and is_integer(operand) and num_lanes(operand) == 1:
-            if scalar_dtype(operand) != "bool" or not self.varies(operand):
-                return rebuild(expr, [operand])
+        symbolic = is_integer(expr) and is_integer(operand) and num_lanes(operand) == 1
+        if symbolic and (scalar_dtype(operand) != "bool" or not self.varies(operand)):
+            return rebuild(expr, [operand])
         if self.varies(operand):
             operand = self.widen(operand)
         result = rebuild(expr, [operand])
@@ -222,13 +223,13 @@ class Emitter(BlockBuilder):
         if isinstance(expr, (tirx.And, tirx.Or, tirx.Not)):
             return rebuild(expr, [self.widen(operand) for operand in children(expr)])
         if scalar_dtype(expr) == "bool" and is_binary(expr):
-            linear = self._linear(expr.a - expr.b)
+            linear = self.linear(expr.a - expr.b)
             if linear is not None and constant_int(linear[0]) is not None:
                 # Comparing 32-bit lanes takes one instruction, 64-bit lanes two and more.
                 ramp = tirx.Ramp(int32(0), int32(int(linear[0].value)), self.lanes)
                 limit = tirx.Cast("int32", self.analyzer.simplify(int64(0) - linear[1]))
                 return type(expr)(ramp, tirx.Broadcast(limit, self.lanes))
-        if is_integer(expr) and (linear := self._linear(expr)) is not None:
+        if is_integer(expr) and (linear := self.linear(expr)) is not None:
             coefficient, base = linear
             return tirx.Ramp(base, coefficient, self.lanes)
         return rebuild(expr, [self.widen(operand) for operand in children(expr)])
@@ -251,7 +252,7 @@ class Emitter(BlockBuilder):
             result = tirx.And(result, mask)
         return result
 
-    def _linear(self, expr: Expr) -> tuple[Expr, Expr] | None:
+    def linear(self, expr: Expr) -> tuple[Expr, Expr] | None:
         """Split an integer into (coefficient of ``lane``, rest); ``None`` if it isn't linear."""
         parts = tvm.sym.detect_linear_equation(self.analyzer.simplify(expr), [self.lane])
         if not parts:
@@ -299,7 +300,7 @@ class Emitter(BlockBuilder):
                 offset = self.bind(tirx.Select(mask, offset, zero), "offset")
             return self._gather(buffer, [tirx.Shuffle([offset], [int32(lane)])
                                          for lane in range(self.lanes)])  # fmt: skip
-        linear = self._linear(offset)
+        linear = self.linear(offset)
         if linear is None:
             return self._gather(buffer, self._lane_offsets(offset))
         stride, base = constant_int(linear[0]), linear[1]
@@ -311,9 +312,7 @@ class Emitter(BlockBuilder):
             if mask is None:
                 return self.bind(tirx.BufferLoad(buffer, at(buffer, index)), buffer.name)
             vector = vector_dtype(dtype, self.lanes)
-            return self.bind(
-                op.masked_load(vector, buffer, *at(buffer, index), mask), buffer.name
-            )
+            return self.bind(op.masked_load(vector, buffer, *at(buffer, index), mask), buffer.name)
         if stride == 2 and self.mask() is None:
             return self._load_every_second(buffer, base)
         return self._gather(buffer, self._lane_offsets(offset))
@@ -364,7 +363,7 @@ class Emitter(BlockBuilder):
         if not uses(offset, self.lane):
             self.add(tirx.BufferStore(buffer, value, at(buffer, offset)))
             return
-        linear = self._linear(offset)
+        linear = self.linear(offset)
         if linear is None or constant_int(linear[0]) != 1:
             raise UnsupportedError(f"expected consecutive elements of {buffer.name} to be written")
         index = at(buffer, tirx.Ramp(linear[1], int64(1), self.lanes))

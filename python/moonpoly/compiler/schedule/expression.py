@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 import tvm
-from moonpoly.error import UnsupportedError
 from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad, Var
 from tvm.ir.prim.expr import BinaryOpExpr, CmpExpr
+
+from moonpoly.error import UnsupportedError
 
 INDEX_DTYPE = "int64"
 

@@ -106,9 +106,7 @@ class _Recorder(Emitter):
         self.footprint.num_operations += 1
 
 
-def merge_axes(
-    axes: Sequence[Axis], prints: Footprint
-) -> tuple[list[Axis], dict[Var, Expr]]:
+def merge_axes(axes: Sequence[Axis], prints: Footprint) -> tuple[list[Axis], dict[Var, Expr]]:
     """Merge neighbouring axes that every access walks without a gap, and drop those of extent 1.
 
     Returns
@@ -136,9 +134,7 @@ def merge_axes(
     return merged, env
 
 
-def _mergeable(
-    outer: Axis, inner: Axis, prints: Footprint, analyzer: tvm.sym.Analyzer
-) -> bool:
+def _mergeable(outer: Axis, inner: Axis, prints: Footprint, analyzer: tvm.sym.Analyzer) -> bool:
     if any(uses(use, axis.var) for use in prints.data_uses for axis in (outer, inner)):
         return False
     for _, offset in prints.accesses:

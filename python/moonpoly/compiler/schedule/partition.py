@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tvm import tirx
 from tvm.ir import Expr
 from tvm.tirx import ForKind, op
 
@@ -118,9 +117,7 @@ def _walk(
             body([*indices, row])
 
 
-def vectors(
-    emitter: Emitter, start: Expr, stop: Expr, body: Callable[[Expr], None]
-) -> None:
+def vectors(emitter: Emitter, start: Expr, stop: Expr, body: Callable[[Expr], None]) -> None:
     """Emit ``body`` for every vector between ``start`` and ``stop``, the last one masked.
 
     ``body`` gets the index, symbolic in the emitter's lane.

@@ -7,7 +7,9 @@ from tvm.ir import Expr, Var
 from moonpoly.compiler.schedule.emitter import Emitter
 from moonpoly.compiler.schedule.rule_map import emit_map
 from moonpoly.compiler.schedule.rule_reduce import emit_reduce
+from moonpoly.compiler.schedule.rule_transpose import emit_transpose
 from moonpoly.compiler.schedule.stages import Program, Stage
+from moonpoly.error import UnsupportedError
 
 
 def emit_phases(emitter: Emitter) -> None:
@@ -29,7 +31,10 @@ def emit_stage(emitter: Emitter, stage: Stage) -> None:
         output = materialise(emitter, stage)
     if stage.is_reduction:
         emit_reduce(emitter, stage, output)
-    else:
+        return
+    try:
+        emit_transpose(emitter, stage, output)
+    except UnsupportedError:
         emit_map(emitter, stage, output)
 
 

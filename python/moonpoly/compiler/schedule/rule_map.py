@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from tvm.ir import Expr, Var
 from tvm.tirx import op
 
@@ -65,5 +64,3 @@ def store_element(emitter: Emitter, stage: Stage, output: Var, indices: list[Exp
     """Compute an element of ``stage`` and store it."""
     value = emitter.element(stage, indices)
     emitter.store(output, emitter.offset(output, indices), value)
-
-

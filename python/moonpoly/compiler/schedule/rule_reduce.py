@@ -48,7 +48,9 @@ def emit_reduce(emitter: Emitter, stage: Stage, output: Var) -> None:
     along = prints.num_unit_strides(reduced[-1].var) if reduced else -1
     if kept and across >= along:
         prints.accesses.append((output, emitter.offset(output, list(indices))))
-        _reduce_across(emitter, stage, output, prints.num_operations, merge_axes(stage.axes, prints))
+        _reduce_across(
+            emitter, stage, output, prints.num_operations, merge_axes(stage.axes, prints)
+        )
     else:
         merged = merge_axes(stage.reduce_axes, prints)
         _reduce_along(emitter, stage, output, prints.num_operations, merged)
@@ -140,11 +142,8 @@ def sum_lanes(
         vectors(emitter, done, length, lambda index: update(0, [*outer, index]))
 
     walk([])
-    total = tirx.BufferLoad(partial, slot(0))
-    halves = [
-        combine(stage.combiner, tirx.BufferLoad(partial, slot(n)), tirx.BufferLoad(partial, slot(n + 1)))
-        for n in range(0, NUM_ACCUMULATORS, 2)
-    ]  # fmt: skip
+    sums = [tirx.BufferLoad(partial, slot(number)) for number in range(NUM_ACCUMULATORS)]
+    halves = [combine(stage.combiner, *sums[n : n + 2]) for n in range(0, NUM_ACCUMULATORS, 2)]
     total = emitter.bind(combine(stage.combiner, *halves), "total")
     return fold_lanes(emitter, stage.combiner, total, lanes)
 
@@ -235,5 +234,3 @@ def accumulate(
 
     walk([])
     return emitter.bind(tirx.BufferLoad(total, slot), "result")
-
-

@@ -231,7 +231,7 @@ class _Rows:
         return self.emitter.offset(self.matched.output.buffer, point)
 
     def _choose_kept(self) -> Stage | None:
-        """Return the dear stage that both a reduction and the output read; it is kept in the output.
+        """Return a dear stage that a reduction and the output read; the output's memory keeps it.
 
         That is the exponential of a softmax.
         """

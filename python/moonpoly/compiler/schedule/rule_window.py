@@ -241,7 +241,9 @@ class _Tiles:
                     y = emitter.analyzer.simplify(top + row)
                     x = emitter.analyzer.simplify(column + int64(horizontal.offset))
                     value = self._image(planes, y, x)
-                    emitter.store(self._scratch(), self._scratch_offset(channel, row, column), value)
+                    emitter.store(
+                        self._scratch(), self._scratch_offset(channel, row, column), value
+                    )
 
                 vectors(emitter, int64(0), columns, copy)
 
@@ -304,9 +306,7 @@ class _Tiles:
             line = y * int64(vertical.stride) + tap_y * int64(vertical.dilation)
             across = emitter.lane * int64(horizontal.stride) + tap_x * int64(horizontal.dilation)
             with emitter.unmasked():
-                pixel = emitter.load(
-                    self._scratch(), origin + line * self.scratch_width + across
-                )
+                pixel = emitter.load(self._scratch(), origin + line * self.scratch_width + across)
                 emitter.resident[matched.image] = lambda _emitter, _indices: pixel
                 env = {**point, window_y.var: tap_y, window_x.var: tap_x}
                 env[matched.reduction.axes[-2].var] = row + y
@@ -325,7 +325,4 @@ class _Tiles:
             emitter.resident[matched.reduction.buffer] = lambda _emitter, _indices: value
             value = emitter.element(matched.output, point)
             del emitter.resident[matched.reduction.buffer]
-        emitter.store(
-            matched.output.buffer, emitter.offset(matched.output.buffer, point), value
-        )
-
+        emitter.store(matched.output.buffer, emitter.offset(matched.output.buffer, point), value)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from moonpoly.compiler.schedule.expression import fingerprint, int64, loads
-from moonpoly.error import UnsupportedError
 from tvm import tirx
 from tvm.ir import Expr, TensorLoad, Var
 from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import PrimFunc, Stmt
+
+from moonpoly.compiler.schedule.expression import fingerprint, int64, loads
+from moonpoly.error import UnsupportedError
 
 # How two partial results of a reduction are put together.
 COMBINERS: dict[type, str] = {
@@ -151,8 +152,10 @@ def _read_block(block: SBlock) -> Stage:
             axes.append(Axis(Var("unit", "int64"), int64(1)))
         else:
             raise UnsupportedError(f"expected block {block.name_hint} to store along its axes")
-    if any(not (isinstance(axis.extent, tirx.IntImm) and axis.extent.value == 1)
-           for axis in spatial.values()):
+    if any(
+        not (isinstance(axis.extent, tirx.IntImm) and axis.extent.value == 1)
+        for axis in spatial.values()
+    ):
         raise UnsupportedError(f"expected block {block.name_hint} to store along all its axes")
     if not reduced:
         return Stage(block.name_hint, store.buffer, tuple(axes), store.value)

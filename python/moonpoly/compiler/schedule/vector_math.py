@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from moonpoly.compiler.schedule.expression import num_lanes, vector_dtype
 from tvm import tirx
 from tvm.ir import Expr
 from tvm.tirx import op
+
+from moonpoly.compiler.schedule.expression import num_lanes, vector_dtype
 
 
 class Binder(Protocol):
