@@ -16,7 +16,7 @@ from moonpoly.target import Target
 from moonpoly.workload import Workload
 
 # Enough for the trees to place every cache; 40 kernels take about a minute.
-_SAMPLES = 100
+_SAMPLES = 300
 _SAMPLE_MS = 1.5
 _SEED = 23
 

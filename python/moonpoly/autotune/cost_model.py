@@ -19,16 +19,16 @@ from moonpoly.error import TuneError
 
 # The grid that every table is given on. Costs are linear in k between points.
 GRID: dict[str, list[int]] = {
-    "k": [1, 8, 32, 128, 512, 1024, 2048, 4096, 8192, 16384],
+    "k": [1, 8, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384],
     "m_tiles": [1, 2, 4, 16, 64],
-    "n_tiles": [1, 2, 4, 16, 64, 256],
+    "n_tiles": [1, 2, 4, 8, 16, 64, 256],
 }
 
 _ITEM_BYTES = 4
-_ROUNDS = 200
+_ROUNDS = 300
 _PARAMETERS = {
     "objective": "reg:squarederror",
-    "max_depth": 4,
+    "max_depth": 5,
     "eta": 0.08,
     "min_child_weight": 2,
     "subsample": 0.8,
@@ -113,20 +113,26 @@ def _line(k: np.ndarray, costs: np.ndarray) -> tuple[float, float]:
 
 
 def _features(candidate: Candidate, shapes: Sequence[TaskShape]) -> np.ndarray:
-    """Return one row for each shape: logarithms of extents and of operands' bytes."""
+    """Return one row for each shape: logarithms of extents and of operands' bytes, and kinds."""
     um, un = candidate.tile.um, candidate.tile.un
     k = np.array([s.k for s in shapes], dtype=np.float64)
     m = np.array([s.m_tiles for s in shapes], dtype=np.float64) * um
     n = np.array([s.n_tiles for s in shapes], dtype=np.float64) * un
     strided = np.array([s.row_stride > 0 for s in shapes], dtype=np.float64)
+    a_bytes, b_bytes, c_bytes = (size * _ITEM_BYTES for size in (k * m, k * n, m * n))
     columns = [
         np.log2(k),
         np.log2(m),
         np.log2(n),
-        np.log2(k * n * _ITEM_BYTES),
-        np.log2(k * m * _ITEM_BYTES),
-        np.log2(m * n * _ITEM_BYTES),
+        np.log2(a_bytes),
+        np.log2(b_bytes),
+        np.log2(c_bytes),
+        np.log2(a_bytes + b_bytes + c_bytes),
+        # What must stay in a near cache for A to be found there by the next column of tiles.
+        np.log2(a_bytes + k * un * _ITEM_BYTES),
         np.log2(m / um * n / un),
         strided,
+        # What a dot kernel does element by element; no table has it, but it explains samples.
+        k % candidate.lanes if candidate.tile.family == "dot" else np.zeros_like(k),
     ]
     return np.stack(columns, axis=1)
