@@ -70,6 +70,8 @@ class _Recorder(Emitter):
 
     def bind(self, value: Expr, hint: str = "v") -> Expr:
         self.footprint.num_operations += 1
+        # An address computed from this value would hide the axes in it.
+        self.footprint.data_uses.append(value)
         return super().bind(value, hint)
 
     def value(self, expr: Expr, frame: Frame) -> Expr:
