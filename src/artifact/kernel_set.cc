@@ -38,13 +38,15 @@ KernelSetObj::KernelSetObj(Manifest manifest, const tvm::ffi::Module& lib)
     auto* cell = const_cast<tvm::ffi::FunctionObj*>(
         static_cast<const tvm::ffi::FunctionObj*>(function.get()));
     kernels_.push_back({spec.name, spec.family, spec.um, spec.un, spec.packed_us.data(),
-                        spec.strided_us.data(), function, cell->safe_call, cell});
+                        spec.strided_us.data(), function, cell->safe_call, cell,
+                        spec.aliased_us.data()});
   }
   IndexLeftovers();
 }
 
 void KernelSetObj::IndexLeftovers() {
   for (int32_t i = 0; i < num_kernels(); ++i) all_kernels_ |= uint64_t{1} << i;
+  bulk_kernels_ = FindBulkKernels();
   constexpr int64_t kLong = 512;
   for (int64_t size = 1; size <= kMaxLeftover; ++size) {
     band_kernels_[size] = FindFastest(KernelFamily::kOuter, size, kLong);
@@ -52,6 +54,28 @@ void KernelSetObj::IndexLeftovers() {
     strip_kernels_[size] = FindFastest(KernelFamily::kOuter, kLong, size * panel());
     dot_strip_kernels_[size] = FindFastest(KernelFamily::kDot, kLong, size);
   }
+}
+
+uint64_t KernelSetObj::FindBulkKernels() const {
+  constexpr float kNearlyBest = 1.15f;
+  constexpr int64_t kMany = 16;
+  const AxisPoint m = grid().LocateRowTiles(kMany), n = grid().LocateColTiles(kMany);
+  uint64_t bits = 0;
+  for (const int64_t depth : {4, 16, 64, 256, 1024}) {
+    const AxisPoint k = grid().LocateK(depth);
+    for (const bool strided : {false, true}) {
+      const auto rate = [&](const MicroKernel& kernel) {
+        const float* table = strided ? kernel.strided_us : kernel.packed_us;
+        return grid().TaskUs(table, k, m, n) / static_cast<float>(kernel.um * kernel.un);
+      };
+      float best = rate(kernels_.front());
+      for (const MicroKernel& kernel : kernels_) best = std::min(best, rate(kernel));
+      for (int32_t i = 0; i < num_kernels(); ++i) {
+        if (rate(kernels_[i]) <= kNearlyBest * best) bits |= uint64_t{1} << i;
+      }
+    }
+  }
+  return bits;
 }
 
 uint64_t KernelSetObj::FindFastest(KernelFamily family, int64_t rows, int64_t cols) const {

@@ -44,6 +44,8 @@ class KernelSetObj : public tvm::ffi::Object {
   const CacheSizes& caches() const { return caches_; }
   int32_t panel() const { return manifest_.panel; }
 
+  /*! \brief Kernels that can be the best for a large problem, at one depth or another, as bits. */
+  uint64_t bulk_kernels() const { return bulk_kernels_; }
   /*! \brief The fastest kernels for a wide band of `rows` rows that is left over, as bits. */
   uint64_t BandKernels(int64_t rows) const {
     return rows <= kMaxLeftover ? band_kernels_[rows] : all_kernels_;
@@ -71,6 +73,7 @@ class KernelSetObj : public tvm::ffi::Object {
   using KernelBits = std::array<uint64_t, kMaxLeftover + 1>;
 
   void IndexLeftovers();
+  uint64_t FindBulkKernels() const;
   uint64_t FindFastest(KernelFamily family, int64_t rows, int64_t cols) const;
 
   Manifest manifest_;
@@ -78,6 +81,7 @@ class KernelSetObj : public tvm::ffi::Object {
   CacheSizes caches_;
   uint64_t id_;
   uint64_t all_kernels_ = 0;
+  uint64_t bulk_kernels_ = 0;
   KernelBits band_kernels_{};
   KernelBits dot_band_kernels_{};
   KernelBits strip_kernels_{};

@@ -55,6 +55,7 @@ KernelSpec ReadKernel(const JsonReader& json, const CostGrid& grid, int32_t pane
   const JsonReader cost = json.GetObject("cost");
   kernel.packed_us = ReadCosts(cost, "packed", grid);
   kernel.strided_us = ReadCosts(cost, "strided", grid);
+  kernel.aliased_us = cost.Has("aliased") ? ReadCosts(cost, "aliased", grid) : kernel.strided_us;
   return kernel;
 }
 

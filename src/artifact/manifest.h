@@ -18,6 +18,8 @@ namespace moonpoly {
 
 /*! \brief The manifest layout that this library reads. */
 constexpr int64_t kManifestSchema = 1;
+/*! \brief Rows of B that are a multiple of so many elements apart share one set of a cache. */
+constexpr int64_t kAliasingItems = 1024;
 
 /*! \brief How the reduction is vectorised, which decides the layout of B. */
 enum class KernelFamily : uint8_t {
@@ -36,6 +38,8 @@ struct KernelSpec {
   /*! \brief Microseconds of a task, see CostGrid: with B in packed panels, and with B strided. */
   std::vector<float> packed_us;
   std::vector<float> strided_us;
+  /*! \brief The same where the rows of a strided B fall into one cache set, see kAliasingItems. */
+  std::vector<float> aliased_us;
 };
 
 /*! \brief Measured constants of the machine that the plans are made for. */

@@ -28,6 +28,7 @@ struct MicroKernel {
   tvm::ffi::Function function;
   TVMFFISafeCallType safe_call;
   void* handle;
+  const float* aliased_us = nullptr;
 };
 
 /*!

@@ -66,14 +66,21 @@ void RegionCost::SetSplit(const ThreadSplit& split) {
 
 float RegionCost::BoundUs(int32_t index, ThreadGrid grid) const {
   const MicroKernel& kernel = ks_.kernel(index);
-  const float rows = static_cast<float>(problem_.m) / static_cast<float>(kernel.um * grid.rows);
-  const float cols = static_cast<float>(problem_.n) / static_cast<float>(kernel.un * grid.cols);
+  const bool dot = kernel.family == KernelFamily::kDot;
+  // Rows left over cost half a tile at least, because a low tile waits for B; columns come in whole
+  // panels.
+  const int64_t more_rows = problem_.m % kernel.um;
+  const int64_t all_rows =
+      problem_.m - more_rows + (more_rows == 0 ? 0 : std::max<int64_t>(more_rows, kernel.um / 2));
+  const int64_t panel = dot ? 1 : ks_.panel();
+  const int64_t all_cols = CeilDiv(problem_.n, panel) * panel;
+  const float rows = static_cast<float>(all_rows) / static_cast<float>(kernel.um * grid.rows);
+  const float cols = static_cast<float>(all_cols) / static_cast<float>(kernel.un * grid.cols);
   const float share_rows = std::max(rows, 1.0f), share_cols = std::max(cols, 1.0f);
   const float share = share_rows * share_cols;
   if (model_ == CostModel::kWavesOnly) return share;
   const AxisPoint m = ks_.grid().LocateRowTiles(static_cast<int64_t>(share_rows));
   const AxisPoint n = ks_.grid().LocateColTiles(static_cast<int64_t>(share_cols));
-  const bool dot = kernel.family == KernelFamily::kDot;
   float task_us = TaskUs(kernel, false, m, n);
   if (model_ == CostModel::kTaskOnly) return task_us;
   const float width = share_cols * static_cast<float>(kernel.un);

@@ -65,8 +65,8 @@ class RegionCost {
                 ThreadGrid grid) const;
 
   /*!
-   * \brief What the whole problem costs at least with this main kernel: as if parts of tiles cost
-   *        parts of their time.
+   * \brief About the least that the whole problem costs with this main kernel: leftovers are
+   *        counted as if a kernel of their size did them at the same rate.
    */
   float BoundUs(int32_t kernel, ThreadGrid grid) const;
   /*! \brief Whether the kernel can serve this problem at all. */
@@ -86,7 +86,9 @@ class RegionCost {
   int64_t BlockRows(const Cell& cell) const;
   // Microseconds of a task with its whole reduction, in slices where it is walked in slices.
   float TaskUs(const MicroKernel& kernel, bool strided, AxisPoint m, AxisPoint n) const {
-    const float* table = strided ? kernel.strided_us : kernel.packed_us;
+    const float* row_major =
+        problem_.n % kAliasingItems == 0 ? kernel.aliased_us : kernel.strided_us;
+    const float* table = strided ? row_major : kernel.packed_us;
     if (kernel.family == KernelFamily::kDot) return ks_.grid().TaskUs(table, whole_, m, n);
     return ks_.grid().TaskUs(table, sliced_, m, n) * slices_;
   }

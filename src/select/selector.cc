@@ -22,6 +22,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr int64_t kMinSliceDepth = 128;
 // Work of so many launches is shared out without asking whether one thread would do.
 constexpr float kSurelyShared = 20.0f;
+// From this size on the fastest kernels leave little over.
+constexpr int64_t kLargeRows = 64, kLargeCols = 192;
 // A kernel with a bound so many times the least one on one thread is not the best on several.
 constexpr float kHopeless = 1.4f;
 // Bounds kept, and how many of them are completed to plans.
@@ -51,9 +53,11 @@ class Search {
     if (problem_.batch == 0 || problem_.m == 0 || problem_.n == 0 || problem_.k == 0) {
       return EmptyPlan();
     }
-    uint64_t promising = usable_outer_ | usable_dot_;
-    const float alone_us = AddStarts({1, 1, 1}, promising);
     const bool exhaustive = all_ != nullptr;
+    uint64_t promising = usable_outer_ | usable_dot_;
+    const bool large = problem_.m >= kLargeRows && problem_.n >= kLargeCols;
+    if (!exhaustive && large) promising &= ks_.bulk_kernels();
+    const float alone_us = AddStarts({1, 1, 1}, promising);
     if (!exhaustive) promising = Promising(alone_us);
     const int32_t threads = problem_.threads;
     const float launch_us = static_cast<float>(ks_.machine().launch_us);
@@ -145,15 +149,20 @@ class Search {
     const int64_t more_rows = m % kernel.um, more_cols = n % kernel.un;
     const bool cut_cols = more_cols > 0 && n > kernel.un;
     TryCut(main, grid, m, n);
+    const float padded_us = best_us_;
     if (cut_cols) TryCut(main, grid, m, n - more_cols);
     if (more_rows == 0) return;
+    // What was better for the columns is taken for the rows' sake too; all pairs when all are asked
+    // for.
+    const bool keep_cut = cut_cols && (all_ != nullptr || best_us_ < padded_us);
+    const bool keep_padded = all_ != nullptr || !keep_cut;
     // Cut off less than a tile, or, where that is little, a tile more: two middling tiles beat a
     // tall and a flat one.
     const bool flat = all_ != nullptr || 2 * more_rows < kernel.um;
     const int64_t least = m - more_rows - (flat ? kernel.um : 0);
     for (int64_t cut = m - more_rows; cut > 0 && cut >= least; cut -= kernel.um) {
-      TryCut(main, grid, cut, n);
-      if (cut_cols) TryCut(main, grid, cut, n - more_cols);
+      if (keep_padded) TryCut(main, grid, cut, n);
+      if (keep_cut) TryCut(main, grid, cut, n - more_cols);
     }
   }
 
@@ -176,13 +185,16 @@ class Search {
       AddBand(&candidate, m, 0, n, grid, Pattern::kII, Pattern::kV);
       return;
     }
-    // Rows first: the band below spans all columns.
-    Candidate rows_first = candidate;
-    rows_first.Add(BestCell(0, m, n, all_n, grid));
-    AddBand(&rows_first, m, 0, all_n, grid, Pattern::kIV, Pattern::kVI);
-    // Columns first: the strip at the right spans all rows.
-    candidate.Add(BestCell(m, all_m, 0, n, grid));
-    AddStrip(&candidate, 0, all_m, n, grid, Pattern::kVII, Pattern::kIX);
+    // The first cut goes along the longer side, so that the corner falls to the longer leftover.
+    if (all_ != nullptr || all_n >= all_m) {
+      Candidate rows_first = candidate;
+      rows_first.Add(BestCell(0, m, n, all_n, grid));
+      AddBand(&rows_first, m, 0, all_n, grid, Pattern::kIV, Pattern::kVI);
+    }
+    if (all_ != nullptr || all_n < all_m) {
+      candidate.Add(BestCell(m, all_m, 0, n, grid));
+      AddStrip(&candidate, 0, all_m, n, grid, Pattern::kVII, Pattern::kIX);
+    }
   }
 
   // The main region's cost, and what is left at the rate of the best bound.
@@ -267,7 +279,7 @@ class Search {
     if (aligned) {
       suitable |= band ? ks_.BandKernels(rows) : ks_.StripKernels(CeilDiv(cols, ks_.panel()));
     }
-    if (usable_dot_ != 0) {
+    if (usable_dot_ != 0 && (!aligned || cols < ks_.panel())) {
       suitable |= (band ? ks_.DotBandKernels(rows) : ks_.DotStripKernels(cols)) & usable_dot_;
     }
     return suitable;
