@@ -141,13 +141,24 @@ class Emitter(BlockBuilder):
         operands = [self.value(operand, frame) for operand in children(expr)]
         if isinstance(expr, Call):
             return self._call(expr, operands)
-        if isinstance(expr, tirx.Div) and isinstance(operands[1], tirx.FloatImm):
-            return self._combine(tirx.Mul(expr.a, expr.b), [operands[0], _reciprocal(operands[1])])
+        if isinstance(expr, tirx.Div) and not is_integer(expr):
+            return self._divide(expr, *operands)
         if isinstance(expr, tirx.Cast):
             return self._cast(expr, operands[0])
         if (truth := _truth_value(expr, operands)) is not None:
             return truth
         return self._combine(expr, operands)
+
+    def _divide(self, expr: tirx.Div, dividend: Expr, divisor: Expr) -> Expr:
+        if isinstance(divisor, tirx.FloatImm) and float(divisor.value) != 0.0:
+            inverse: Expr = tirx.FloatImm(scalar_dtype(divisor), 1.0 / float(divisor.value))
+        elif self.varies(dividend) and not self.varies(divisor):
+            # One division for all lanes; LLVM takes it out of loops that don't change it.
+            one = tirx.const(1.0, scalar_dtype(divisor))
+            inverse = self.opaque(one / divisor, "inverse")
+        else:
+            return self._combine(expr, [dividend, divisor])
+        return self._combine(tirx.Mul(expr.a, expr.b), [dividend, inverse])
 
     def _combine(self, expr: Expr, operands: list[Expr]) -> Expr:
         """Rebuild ``expr``; widen the operands if any of them is a vector already."""
@@ -380,10 +391,6 @@ def at(buffer: Var, offset: Expr) -> list[Expr]:
     # Flattening adds up index times stride, so the last index may run past its extent.
     rank = len(buffer.ty.shape)
     return [int64(0)] * (rank - 1) + [offset] if rank else []
-
-
-def _reciprocal(divisor: tirx.FloatImm) -> Expr:
-    return tirx.FloatImm(str(divisor.ty.dtype), 1.0 / float(divisor.value))
 
 
 def _truth_value(expr: Expr, operands: list[Expr]) -> Expr | None:
