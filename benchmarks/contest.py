@@ -30,9 +30,9 @@ class Protocol:
         get fewer rounds, at least one.
     """
 
-    sample_us: float = 3_000.0
+    sample_us: float = 2_000.0
     rounds: int = 5
-    budget_us: float = 150_000.0
+    budget_us: float = 100_000.0
 
     def rounds_for(self, call_us: float) -> int:
         """Rounds that fit the budget when the slowest way takes `call_us` per call."""

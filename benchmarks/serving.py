@@ -18,13 +18,13 @@ from .contenders import Way
 from .placement import run_ns, spinning, spread, stalled_s
 
 _QUIET_STEP_S = 0.0003
-_QUIET_READS = 3
+_QUIET_READS = 2
 _QUIET_LIMIT_S = 1.0
 _MAX_CALLS = 100_000
-_MAX_ATTEMPTS = 4
+_MAX_ATTEMPTS = 3
 
 # A sample in which the threads waited longer than this for a core was disturbed.
-STALLED_SHARE = 0.02
+STALLED_SHARE = 0.05
 
 
 def settle() -> float:
