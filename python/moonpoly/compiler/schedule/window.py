@@ -7,7 +7,13 @@ from dataclasses import dataclass
 import tvm
 from tvm.ir import Expr, Var
 
-from moonpoly.compiler.schedule.expression import constant_int, loads, uses
+from moonpoly.compiler.schedule.expression import (
+    constant_int,
+    int64,
+    loads,
+    substitute,
+    uses,
+)
 from moonpoly.compiler.schedule.stages import Axis, Program, Stage
 from moonpoly.error import UnsupportedError
 
@@ -92,7 +98,11 @@ def match_window(program: Program) -> WindowProgram:
             found = load
     if found is None:
         raise UnsupportedError("expected an image")
-    leading = tuple(found.indices[:-2])
+    units = {
+        axis.var: int64(0) for axis in reduction.reduce_axes[:-2] if constant_int(axis.extent) == 1
+    }
+    analyzer = tvm.sym.Analyzer()
+    leading = tuple(analyzer.simplify(substitute(i, units)) for i in found.indices[:-2])
     moving = (row, column, window_y.var, window_x.var)
     if any(uses(index, var) for index in leading for var in moving):
         raise UnsupportedError("expected the window to move within a plane")
