@@ -280,9 +280,10 @@ class Search {
       suitable |= band ? ks_.BandKernels(rows) : ks_.StripKernels(CeilDiv(cols, ks_.panel()));
     }
     if (usable_dot_ != 0 && (!aligned || cols < ks_.panel())) {
-      suitable |= (band ? ks_.DotBandKernels(rows) : ks_.DotStripKernels(cols)) & usable_dot_;
+      suitable |= band ? ks_.DotBandKernels(rows) : ks_.DotStripKernels(cols);
     }
-    return suitable;
+    // A list may name a dot kernel, which can't read every kind of B.
+    return suitable & (usable_outer_ | usable_dot_);
   }
 
   void Offer(const Candidate& candidate) {
