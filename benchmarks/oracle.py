@@ -7,6 +7,7 @@ alone, as if all tasks cost the same, and by the task costs alone, as if waves d
 from __future__ import annotations
 
 import json as json_format
+import math
 import random
 import statistics
 import time
@@ -23,10 +24,12 @@ from .our_kernels import B_MODES, Kernels, load_kernels, prepare_b
 from .report import check_writable, console, print_facts, quantile, table, track, write_json
 
 _SHAPES = 120
-_SMALLEST, _LARGEST = 1 << 21, 1 << 31  # operations
+_SMALLEST, _LARGEST = 1 << 21, 1 << 30  # operations
 _EXTENTS = ((1, 4_096), (8, 4_096), (16, 8_192))  # of m, n, k
 _MODES = ("constant", "row")
 _FIRST_LOOK_S, _FIRST_LOOK_REPEATS = 200e-6, 3
+# A plan whose first call takes this many times the best so far gets no second look.
+_HOPELESS_RATIO = 2.0
 _FINAL_SAMPLE_S, _FINAL_ROUNDS = 1e-3, 9
 _FINALISTS = 12
 
@@ -125,7 +128,12 @@ class _Oracle:
         def runner(plan: str) -> Callable[[], object]:
             return lambda: _ffi_api.run_plan(handle, plan, *tensors, b_mode)
 
-        first_look = {plan: self._first_look(runner(plan)) for plan in plans}
+        first_look: dict[str, float] = {}
+        fastest = math.inf
+        for plan in plans:
+            _ffi_api.load_plan(handle, plan)  # parsed now, not within the first call
+            first_look[plan] = self._first_look(runner(plan), _HOPELESS_RATIO * fastest)
+            fastest = min(fastest, first_look[plan])
         finalists = dict.fromkeys(sorted(plans, key=first_look.__getitem__)[:_FINALISTS])
         finalists |= dict.fromkeys(chosen.values())
         final = self._final({plan: runner(plan) for plan in finalists}, first_look)
@@ -143,8 +151,10 @@ class _Oracle:
         )
 
     @staticmethod
-    def _first_look(call: Callable[[], object]) -> float:
-        once = _time_s(call, 1)
+    def _first_look(call: Callable[[], object], hopeless_s: float) -> float:
+        once = min(_time_s(call, 1) for _ in range(2))
+        if once > hopeless_s:
+            return once
         num_calls = max(1, round(_FIRST_LOOK_S / once))
         return min(_time_s(call, num_calls) for _ in range(_FIRST_LOOK_REPEATS))
 
