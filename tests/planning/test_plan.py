@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import xml.etree.ElementTree as ElementTree
 
 import pytest
@@ -111,3 +112,19 @@ def test_regions_of_the_same_kernel_share_a_colour():
 def test_a_wrong_question_is_refused(shape, options, message):
     with pytest.raises(InputError, match=message):
         plan(*shape, **options)
+
+
+def test_a_gathered_operand_is_never_given_a_dot_kernel():
+    # A convolution gathers panels, which dot kernels can't read.
+    from moonpoly import _ffi_api
+    from moonpoly.planning import plans
+    from moonpoly.target import host_target
+    from moonpoly.workload import Workload
+
+    gathered = 3
+    kernels = plans._kernel_set(host_target(), Workload())
+    rng = random.Random(1)
+    shapes = [(289, 290, 41), (512, 196, 256), (1024, 49, 512), (256, 49, 2304)]
+    shapes += [tuple(round(2 ** rng.uniform(0, 11)) for _ in range(3)) for _ in range(500)]
+    for shape in shapes:
+        assert "dot" not in _ffi_api.plan(kernels, *shape, gathered, 2), shape
