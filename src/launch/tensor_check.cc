@@ -52,6 +52,10 @@ int64_t StrideOf(const DLTensor* tensor, int axis) {
 }
 
 void CheckLastContiguous(const DLTensor* tensor, const char* name) {
+  // The strides of an empty tensor mean nothing.
+  for (int i = 0; i < tensor->ndim; ++i) {
+    if (tensor->shape[i] == 0) return;
+  }
   const int last = tensor->ndim - 1;
   if (tensor->shape[last] > 1 && StrideOf(tensor, last) != 1) {
     TVM_FFI_THROW(ValueError) << name << " must be contiguous along its last axis, got stride "
