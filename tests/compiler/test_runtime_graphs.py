@@ -8,6 +8,7 @@ from cases import (
     EPILOGUE_SIZES,
     FORMS,
     MATMUL_SIZES,
+    conv,
     epilogue_graphs,
     matmul_graphs,
 )
@@ -16,6 +17,17 @@ from graphs import Compiled, assert_matches_ort
 CASES = [
     *((f"matmul-{name}", model, MATMUL_SIZES) for name, model in matmul_graphs().items()),
     *((f"conv-{name}", model, CONV_SIZES) for name, model in FORMS.items()),
+    # Enough work to be shared, and a last panel that is not full.
+    (
+        "conv-patches_of_a_batch",
+        conv("<strides=[2,2]>", 96, (192, 96, 2, 2)),
+        [{"N": 8, "H": 28, "W": 28}, {"N": 5, "H": 30, "W": 22}, {"N": 1, "H": 14, "W": 14}],
+    ),
+    (
+        "conv-three_by_three_of_a_batch",
+        conv("<pads=[1,1,1,1]>", 32, (32, 32, 3, 3)),
+        [{"N": 7, "H": 14, "W": 14}, {"N": 1, "H": 57, "W": 55}],
+    ),
     *((f"epilogue-{name}", model, EPILOGUE_SIZES) for name, model in epilogue_graphs().items()),
 ]
 
