@@ -49,6 +49,13 @@ def load_kernels(threads: int) -> Kernels:
     return Kernels(handle, artifact.manifest)
 
 
+def constant_b_mode(kernels: Kernels, b: npt.NDArray[np.float32]) -> int:
+    """Return the layout that the compiler gives a constant `b` (k, n)."""
+    from moonpoly.compiler.passes.pack_weight import is_narrow
+
+    return TRANSPOSED if is_narrow(b.shape[1], kernels.panel) else PACKED
+
+
 def prepare_b(kernels: Kernels, b: npt.NDArray[np.float32], b_mode: int) -> Any:
     """Return the tensor to pass as B for row-major `b` (k, n) in `b_mode`.
 

@@ -6,12 +6,12 @@ import tvm_ffi
 
 from moonpoly import _ffi_api
 
-from ..our_kernels import PACKED, ROW, load_kernels, prepare_b
+from ..our_kernels import ROW, constant_b_mode, load_kernels, prepare_b
 from . import CONSTANT, DYNAMIC, Matrix, Way
 
 
 class MoonPoly:
-    """The host's artifact; B packed beforehand (constant) or row-major as it comes (dynamic)."""
+    """The host's artifact; B laid out beforehand (constant) or row-major as it comes (dynamic)."""
 
     def __init__(self, threads: int) -> None:
         self._kernels = load_kernels(threads)
@@ -28,7 +28,7 @@ class MoonPoly:
 
     def ways(self, a: Matrix, b: Matrix, c: Matrix) -> list[Way]:
         return [
-            self._way("packed", CONSTANT, PACKED, a, b, c),
+            self._way("laid_out", CONSTANT, constant_b_mode(self._kernels, b), a, b, c),
             self._way("row_major", DYNAMIC, ROW, a, b, c),
         ]
 

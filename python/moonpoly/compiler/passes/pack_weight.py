@@ -5,6 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 
+def is_narrow(num_columns: int, panel: int) -> bool:
+    """Whether a constant B is kept as its columns, each contiguous along k, instead of in panels.
+
+    Half a panel or more would be padding, and the kernels for thin outputs read whole columns.
+    """
+    return num_columns <= panel // 2
+
+
 def pack_weight(weight: np.ndarray, panel: int) -> np.ndarray:
     """Cut B into panels of ``panel`` columns, each contiguous along k, padded with zeros.
 

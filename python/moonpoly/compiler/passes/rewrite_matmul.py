@@ -6,13 +6,14 @@ in the site table's report with the reason. Functional: returns a new module.
 - A vector operand becomes a matrix of one row or column.
 - A transposition of A or B is absorbed as long as the innermost dimension stays one of the
   matrix: the intrinsic reads the tensor through a view with the dimensions in another order.
-- A constant B is packed into panels here.
+- A constant B is packed into panels here; one of few columns is laid out column by column.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
@@ -21,7 +22,7 @@ from moonpoly.compiler.passes.dims import dtype_of, shape_of
 from moonpoly.compiler.passes.fold_constant import constant_array
 from moonpoly.compiler.passes.join_permutes import permutation
 from moonpoly.compiler.passes.labels import node_labels
-from moonpoly.compiler.passes.pack_weight import pack_weight
+from moonpoly.compiler.passes.pack_weight import is_narrow, pack_weight
 from moonpoly.compiler.sites import SiteTable
 
 INTRINSIC = "moonpoly.matmul"
@@ -127,6 +128,9 @@ class _Rewriter(PyExprMutator):
         weight = constant_array(expr)
         if weight is not None:
             matrix = weight[:, None] if weight.ndim == 1 else weight
+            if is_narrow(matrix.shape[-1], self._table.lanes):
+                columns = np.ascontiguousarray(np.swapaxes(matrix, -1, -2))
+                return relax.const(columns, "float32"), {"b": "transposed", "n": None}
             packed = relax.const(pack_weight(matrix, self._table.lanes), "float32")
             return packed, {"b": "packed", "n": int(matrix.shape[-1])}
         if len(shape) == 1:
