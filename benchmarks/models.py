@@ -32,13 +32,20 @@ _PROTOCOL = Protocol(sample_us=40_000.0, rounds=5, budget_us=3_000_000.0)
 
 @dataclass(frozen=True)
 class Sample:
-    """One model at one shape; times are not numbers where only values were compared."""
+    """One model at one shape; times are not numbers where only values were compared.
+
+    Attributes
+    ----------
+    disturbed
+        Turns repeated because other programs took the cores.
+    """
 
     model: str
     shape: Shape
     error: float
     ours_us: float
     reference_us: float
+    disturbed: int = 0
 
     @property
     def ratio(self) -> float:
@@ -53,6 +60,7 @@ class Sample:
                 "us": round(self.ours_us, 2),
                 "onnxruntime_us": round(self.reference_us, 2),
                 "ratio": round(self.ratio, 4),
+                "disturbed": self.disturbed,
             }
         return {"model": self.model, "shape": self.shape, "error": self.error, **times}
 
@@ -107,9 +115,9 @@ def _measure(
     error = _compare(outputs[_OURS], outputs[_REFERENCE])
     if check:
         return Sample(model.name, shape, error, float("nan"), float("nan"))
-    timings, _ = contend(replies, peers, _PROTOCOL)
+    timings, disturbed = contend(replies, peers, _PROTOCOL)
     ours, reference = (_us(timings[name]) for name in (_OURS, _REFERENCE))
-    return Sample(model.name, shape, error, ours, reference)
+    return Sample(model.name, shape, error, ours, reference, disturbed)
 
 
 def _us(ways: dict[str, Timing]) -> float:
@@ -203,6 +211,8 @@ def main(
     summary = _summarise(samples, compile_s, check)
     for key, value in summary.items():
         out.print(f"[bold]{key} {value:.4g}[/]")
+    if disturbed := sum(sample.disturbed for sample in samples):
+        out.print(f"{disturbed} turns repeated because other programs took the cores")
     write_json(json, summary, [s.as_json() for s in samples], machine=facts, compile_s=compile_s)
     wrong = [s for s in samples if not s.error <= MODEL_REL]
     if wrong:
