@@ -39,7 +39,8 @@ def test_a_manifest_says_what_the_selector_needs(artifact):
         points *= len(manifest["grid"][axis])
     for kernel in manifest["kernels"]:
         assert {"name", "family", "um", "un", "uk", "cost"} <= kernel.keys()
-        assert len(kernel["cost"]["packed"]) == len(kernel["cost"]["strided"]) == points
+        assert set(kernel["cost"]) == {"packed", "strided", "aliased"}
+        assert {len(table) for table in kernel["cost"].values()} == {points}
     assert manifest["panel"] == 8
     assert set(manifest["machine"]) == {
         "launch_us",

@@ -15,8 +15,8 @@ from moonpoly.autotune.sources import Sources, current_sources, own_sources
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
-# Enough for the trees to place every cache; 40 kernels take about a minute.
-_SAMPLES = 300
+# Enough for the trees to place every cache; 40 kernels take about a minute and a half.
+_SAMPLES = 400
 _SAMPLE_MS = 1.5
 _SEED = 23
 

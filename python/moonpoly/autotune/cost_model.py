@@ -14,7 +14,7 @@ import numpy as np
 import xgboost
 
 from moonpoly.autotune.candidates import Candidate
-from moonpoly.autotune.sample import TaskShape
+from moonpoly.autotune.sample import ALIASING_ITEMS, TaskShape
 from moonpoly.error import TuneError
 
 # The grid that every table is given on. Costs are linear in k between points.
@@ -23,6 +23,10 @@ GRID: dict[str, list[int]] = {
     "m_tiles": [1, 2, 4, 16, 64],
     "n_tiles": [1, 2, 4, 8, 16, 64, 256],
 }
+
+# Of the layouts of B that a table is given for, a stride that stands for it.
+_ROW_STRIDE = {"packed": 0, "strided": ALIASING_ITEMS + 16, "aliased": ALIASING_ITEMS}
+LAYOUTS = tuple(_ROW_STRIDE)
 
 _ITEM_BYTES = 4
 _ROUNDS = 300
@@ -66,14 +70,16 @@ class CostModel:
         residual = self.trees.predict(xgboost.DMatrix(_features(self.candidate, shapes)))
         return line * np.exp(residual.astype(np.float64))
 
-    def table(self, *, strided: bool) -> list[float]:
+    def table(self, layout: str) -> list[float]:
         """Return the costs on :data:`GRID` in µs, flattened as [k][m_tiles][n_tiles].
 
-        A table never falls with k, whatever the noise of the samples.
+        A table never falls with k, whatever the noise of the samples. Dot kernels know one layout
+        only, so all their tables are the same.
         """
-        un = self.candidate.tile.un
+        if self.candidate.tile.family == "dot":
+            layout = "packed"
         shapes = [
-            TaskShape(k, m_tiles, n_tiles, n_tiles * un if strided else 0)
+            TaskShape(k, m_tiles, n_tiles, _ROW_STRIDE[layout])
             for k in GRID["k"]
             for m_tiles in GRID["m_tiles"]
             for n_tiles in GRID["n_tiles"]
@@ -118,7 +124,7 @@ def _features(candidate: Candidate, shapes: Sequence[TaskShape]) -> np.ndarray:
     k = np.array([s.k for s in shapes], dtype=np.float64)
     m = np.array([s.m_tiles for s in shapes], dtype=np.float64) * um
     n = np.array([s.n_tiles for s in shapes], dtype=np.float64) * un
-    strided = np.array([s.row_stride > 0 for s in shapes], dtype=np.float64)
+    layout = np.array([LAYOUTS.index(s.layout) for s in shapes], dtype=np.float64)
     a_bytes, b_bytes, c_bytes = (size * _ITEM_BYTES for size in (k * m, k * n, m * n))
     columns = [
         np.log2(k),
@@ -131,7 +137,7 @@ def _features(candidate: Candidate, shapes: Sequence[TaskShape]) -> np.ndarray:
         # What must stay in a near cache for A to be found there by the next column of tiles.
         np.log2(a_bytes + k * un * _ITEM_BYTES),
         np.log2(m / um * n / un),
-        strided,
+        layout,
         # What a dot kernel does element by element; no table has it, but it explains samples.
         k % candidate.lanes if candidate.tile.family == "dot" else np.zeros_like(k),
     ]

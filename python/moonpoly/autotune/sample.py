@@ -27,12 +27,13 @@ _MAX_OPERATIONS = 6e8
 _MAX_BYTES = 96 << 20
 _MAX_K, _MAX_M_TILES, _MAX_N_TILES = 20000, 96, 320
 
-# Rows of a row-major B are whole tensors' rows: these widths are common in models. Powers of two
-# map all rows of a tile to few cache sets.
-_COMMON_WIDTHS = (512, 768, 1024, 2048, 3072, 4096, 8192)
+# Rows that are a multiple of this many elements apart share one set of the first cache: a tile's
+# rows of B then evict each other, and so would rows of A. Measured two to three times slower.
+ALIASING_ITEMS = 1024
 
-# Strides of A that are a multiple of this put all its rows in one set of the first cache.
-_SET_STRIDE_ITEMS = 1024
+# Rows of a row-major B are rows of whole tensors: these widths are common in models.
+_COMMON_WIDTHS = (512, 768, 1000, 1280, 1536, 2560, 4000, 4608, 7680)
+_ALIASED_WIDTHS = tuple(ALIASING_ITEMS * factor for factor in (1, 2, 3, 4, 8))
 _LINE_ITEMS = 16
 
 
@@ -56,11 +57,18 @@ class TaskShape:
     n_tiles: int
     row_stride: int = 0
 
+    @property
+    def layout(self) -> str:
+        """How B lies: ``"packed"``, ``"strided"``, or ``"aliased"`` in one cache set."""
+        if not self.row_stride:
+            return "packed"
+        return "strided" if self.row_stride % ALIASING_ITEMS else "aliased"
+
 
 def plan_samples(candidate: Candidate, count: int, seed: int) -> Iterator[TaskShape]:
     """Yield ``count`` shapes to sample, spread evenly in the logarithm of each axis.
 
-    A third of outer kernels' samples has a row-major B.
+    Half of outer kernels' samples have a row-major B, less than half of these an aliased one.
     """
     rng = np.random.default_rng(seed)
     tile = candidate.tile
@@ -72,7 +80,7 @@ def plan_samples(candidate: Candidate, count: int, seed: int) -> Iterator[TaskSh
         n_tiles = 1 if rng.random() < 0.15 else _log_uniform(rng, 1, _MAX_N_TILES)
         m, n = m_tiles * tile.um, n_tiles * tile.un
         row_stride = 0
-        if tile.family == "outer" and rng.random() < 1 / 3:
+        if tile.family == "outer" and rng.random() < 0.5:
             row_stride = _row_stride(rng, n)
         shape = TaskShape(k, m_tiles, n_tiles, row_stride)
         b_bytes = k * (row_stride or n) * _ITEM_BYTES
@@ -105,7 +113,7 @@ def _operands(candidate: Candidate, shape: TaskShape) -> tuple[tvm_ffi.Tensor, .
     m, n = shape.m_tiles * tile.um, shape.n_tiles * tile.un
     # Rows of A that share a cache set slow down every kernel alike and would put bumps in the
     # model at single values of k.
-    a_stride = k + _LINE_ITEMS if k % _SET_STRIDE_ITEMS == 0 else k
+    a_stride = k + _LINE_ITEMS if k % ALIASING_ITEMS == 0 else k
     a = _view(_memory("a"), (m, k), (a_stride, 1))
     c = _view(_memory("c"), (m, n), (n, 1))
     if tile.family == "dot":
@@ -128,10 +136,14 @@ def _view(memory: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) 
 
 
 def _row_stride(rng: np.random.Generator, n: int) -> int:
-    wider = [width for width in _COMMON_WIDTHS if width >= n]
-    if not wider or rng.random() < 0.4:
-        return n
-    return int(rng.choice(wider[:4]))
+    """Return a row stride that holds ``n`` columns: aliased, common, or just wide enough."""
+    aliased = [width for width in _ALIASED_WIDTHS if width >= n]
+    if aliased and rng.random() < 0.4:
+        return int(rng.choice(aliased))
+    common = [width for width in _COMMON_WIDTHS if width >= n]
+    if common and rng.random() < 0.5:
+        return int(rng.choice(common[:4]))
+    return n if n % ALIASING_ITEMS else n + _LINE_ITEMS
 
 
 def _log_uniform(rng: np.random.Generator, low: int, high: int) -> int:

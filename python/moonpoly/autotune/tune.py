@@ -39,7 +39,7 @@ from moonpoly.workload import Workload
 TRIALS = 40
 MAX_KERNELS = 40
 _REFINED = 5
-_SAMPLES = 300
+_SAMPLES = 400
 _SAMPLE_MS = 2.0
 _SEED = 11
 
