@@ -44,6 +44,12 @@ int RegionWalk::Run(const Region& region, const Block& block, EpilogueRunner* ep
   const int64_t cols = block.cols.end - block.cols.begin;
   const int64_t whole = cols / kernel_->un * kernel_->un;
   const bool gathered = b_.mode == BMode::kGathered;
+  if (gathered && is_dot()) {
+    TVMFFIErrorSetRaisedFromCStr("RuntimeError",
+                                 "the plan gives a dot kernel to a convolution, whose gathered "
+                                 "panels it can't read; select the plan with b_mode 3");
+    return -1;
+  }
   const bool pack_b = region.pack_b || gathered || (is_dot() && b_.mode != BMode::kTransposed) ||
                       (!is_dot() && b_.mode == BMode::kTransposed);
   if (pack_b || whole == cols || whole == 0) return RunColumns(block, pack_b, epilogue);
