@@ -282,8 +282,10 @@ class Search {
     if (usable_dot_ != 0 && (!aligned || cols < ks_.panel())) {
       suitable |= band ? ks_.DotBandKernels(rows) : ks_.DotStripKernels(cols);
     }
-    // A list may name a dot kernel, which can't read every kind of B.
-    return suitable & (usable_outer_ | usable_dot_);
+    // The lists name kernels of both families: dot kernels can't read every kind of B, the others
+    // can't start within a panel.
+    const uint64_t usable = aligned ? usable_outer_ | usable_dot_ : usable_dot_;
+    return (suitable & usable) != 0 ? suitable & usable : usable;
   }
 
   void Offer(const Candidate& candidate) {

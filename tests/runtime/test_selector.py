@@ -80,6 +80,16 @@ def test_every_plan_computes_the_product(kernels, rng, m, n, k, mode):
         assert operator_error(c, a, b) <= OPERATOR_REL["float32"], text
 
 
+@pytest.mark.parametrize(("m", "n", "k"), [(140, 962, 2), (77, 533, 9), (300, 1001, 5)])
+@pytest.mark.parametrize("mode", [1, 2])
+def test_no_kernel_starts_within_a_panel(kernels, m, n, k, mode):
+    texts = _ffi_api.enumerate_plans(kernels.handle, m, n, k, mode, 2)
+    assert texts
+    for text in texts:
+        # Reading a plan checks where its regions start.
+        _ffi_api.load_plan(kernels.handle, text)
+
+
 def test_a_plan_for_another_shape_is_refused(kernels):
     text = _ffi_api.plan(kernels.handle, 8, 32, 16, 1, 1)
     a, b, c = (np.zeros(s, np.float32) for s in ((8, 17), (17, 32), (8, 32)))
