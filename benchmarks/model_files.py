@@ -21,6 +21,18 @@ Arrays = dict[str, npt.NDArray[Any]]
 Shape = tuple[int, ...]
 
 _BERT_VOCABULARY = 30_522
+# Batch, height and width for models that leave all three open: square and not, even and odd.
+_IMAGE_SHAPES = (
+    (1, 224, 224),
+    (1, 192, 256),
+    (1, 97, 131),
+    (1, 320, 240),
+    (2, 160, 160),
+    (3, 128, 96),
+    (4, 224, 224),
+    (7, 64, 64),
+    (8, 112, 112),
+)
 
 
 @dataclass(frozen=True)
@@ -121,34 +133,14 @@ MODELS = (
         "ConvNeXt-tiny",
         lambda: _exported("convnext_tiny"),
         "batch, height, width",
-        (
-            (1, 224, 224),
-            (1, 192, 256),
-            (1, 97, 131),
-            (1, 320, 240),
-            (2, 160, 160),
-            (3, 128, 96),
-            (4, 224, 224),
-            (7, 64, 64),
-            (8, 112, 112),
-        ),
+        _IMAGE_SHAPES,
         _image_inputs("input", "NCHW"),
     ),
     Model(
         "MobileNetV3-small",
         lambda: _exported("mobilenet_v3_small"),
         "batch, height, width",
-        (
-            (1, 224, 224),
-            (1, 192, 256),
-            (1, 97, 131),
-            (1, 320, 240),
-            (2, 160, 160),
-            (3, 128, 96),
-            (4, 224, 224),
-            (7, 64, 64),
-            (8, 112, 112),
-        ),
+        _IMAGE_SHAPES,
         _image_inputs("input", "NCHW"),
     ),
 )

@@ -7,6 +7,7 @@ lie in the lanes (``along``) or neighbouring rows do (``across``), as the operan
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -159,7 +160,7 @@ def output_point(matched: RowProgram, rows: list[Expr], columns: list[Expr]) -> 
     return [place.get(axis.var, int64(0)) for axis in matched.output.axes]
 
 
-class _Rows:
+class _Rows(ABC):
     """What both ways to walk the rows share."""
 
     def __init__(self, emitter: Emitter, matched: RowProgram, prints: Footprint) -> None:
@@ -209,13 +210,13 @@ class _Rows:
         if self.kept is not None:
             del emitter.resident[self.kept.buffer]
 
+    @abstractmethod
     def reduce(self, stage: Stage, term: Callable[[list[Expr]], Expr]) -> Expr:
         """Emit one reduction of the row."""
-        raise NotImplementedError
 
+    @abstractmethod
     def finish(self, rows: list[Expr], columns: Callable[[list[Expr]], list[Expr]]) -> None:
         """Emit the output of the row."""
-        raise NotImplementedError
 
     def write(self, rows: list[Expr], columns: list[Expr]) -> None:
         """Emit one element of the output, or one vector."""
