@@ -9,13 +9,9 @@
 
 #include <cstdint>
 
-namespace moonpoly {
+#include "ops/tensor.h"
 
-inline int64_t NumElements(const DLTensor* tensor) {
-  int64_t count = 1;
-  for (int i = 0; i < tensor->ndim; ++i) count *= tensor->shape[i];
-  return count;
-}
+namespace moonpoly {
 
 inline bool IsUnsigned(const DLTensor* tensor) { return tensor->dtype.code == kDLUInt; }
 

@@ -20,9 +20,11 @@ from moonpoly.compiler.passes.fold_affine import FoldAffine
 from moonpoly.compiler.passes.fold_constant import FoldConstant
 from moonpoly.compiler.passes.fuse_epilogue import FuseEpilogue
 from moonpoly.compiler.passes.join_permutes import JoinPermutes
+from moonpoly.compiler.passes.lower_control_flow import LowerControlFlow
 from moonpoly.compiler.passes.report_rest import ReportRest
 from moonpoly.compiler.passes.rewrite_conv2d import RewriteConv2d
 from moonpoly.compiler.passes.rewrite_matmul import RewriteMatmul
+from moonpoly.compiler.passes.rewrite_recurrent import RewriteRecurrent
 from moonpoly.compiler.schedule import schedule_cpu
 from moonpoly.compiler.sites import SiteTable
 
@@ -59,7 +61,7 @@ def rewriting_phases(table: SiteTable) -> list[Phase]:
             ],
         ),
         # The matrix products become run-time intrinsics, with what follows them fused in.
-        Phase("2_rewrite", [RewriteMatmul(table), RewriteConv2d(table)]),
+        Phase("2_rewrite", [RewriteMatmul(table), RewriteConv2d(table), RewriteRecurrent(table)]),
         Phase(
             "3_epilogue",
             [FuseEpilogue(table), AbsorbTransposition(table), ReportRest(table)],
@@ -118,6 +120,7 @@ def lowering_phases(target: tvm.target.Target) -> list[Phase]:
                 t.ComputePrimValue(),
                 t.VMShapeLower(),
                 t.AttachGlobalSymbol(),
+                LowerControlFlow(),
             ],
         ),
     ]
