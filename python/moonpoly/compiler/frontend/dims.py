@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import onnx
+import tvm
+from tvm import relax
 
 from moonpoly.error import ModelError
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _OPERATOR = re.compile(r"\+|-|\*|//|/")
+_OPERATIONS: dict[str, Callable[[tvm.ir.Expr, tvm.ir.Expr], tvm.ir.Expr]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": tvm.tirx.floordiv,
+    "//": tvm.tirx.floordiv,
+}
 
 Dim = int | str
 
@@ -80,6 +91,44 @@ def name_dims(proto: onnx.ModelProto) -> NamedInputs:
         symbols.of(name)
     specs = [_name_input(value, plain, symbols) for value in inputs]
     return NamedInputs(specs=tuple(specs), dim_names=symbols.names)
+
+
+def make_params(graph: onnx.GraphProto) -> list[relax.Var]:
+    """Return a parameter for each input of a graph that :func:`name_dims` has gone over."""
+    constants = {tensor.name for tensor in graph.initializer}
+    symbols: dict[str, tvm.tirx.Var] = {}
+    return [_make_param(value, symbols) for value in graph.input if value.name not in constants]
+
+
+def _make_param(value: onnx.ValueInfoProto, symbols: dict[str, tvm.tirx.Var]) -> relax.Var:
+    tensor = value.type.tensor_type
+    dims = [
+        parse_dim(dim.dim_param, symbols)
+        if dim.dim_param
+        else tvm.tirx.IntImm("int64", dim.dim_value)
+        for dim in tensor.shape.dim
+    ]
+    dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
+    return relax.Var(value.name, relax.TensorType(dims, dtype))
+
+
+def parse_dim(text: str, symbols: dict[str, tvm.tirx.Var]) -> tvm.ir.Expr:
+    """Return the expression that a dimension's text spells; makes the symbols that are new.
+
+    Operators are taken from left to right, as exporters write them: sums and products of names
+    and numbers.
+    """
+    parts = re.split(f"({_OPERATOR.pattern})", text)
+    result = _atom(parts[0], symbols)
+    for sign, part in zip(parts[1::2], parts[2::2], strict=True):
+        result = _OPERATIONS[sign](result, _atom(part, symbols))
+    return result
+
+
+def _atom(text: str, symbols: dict[str, tvm.tirx.Var]) -> tvm.ir.Expr:
+    if text.isdecimal():
+        return tvm.tirx.IntImm("int64", int(text))
+    return symbols.setdefault(text, tvm.tirx.Var(text, "int64"))
 
 
 def _name_input(value: onnx.ValueInfoProto, plain: set[str], symbols: _Symbols) -> TensorSpec:

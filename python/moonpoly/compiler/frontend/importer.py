@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import re
-import warnings
 from dataclasses import dataclass
 
 import onnx
 import tvm
 from tvm import relax
-from tvm.relax.frontend.onnx.onnx_frontend import ONNXGraphImporter
 
-from moonpoly.compiler.frontend.converters import find_converter
-from moonpoly.compiler.frontend.dims import NamedInputs, TensorSpec, name_dims
+from moonpoly.compiler.frontend.converters.registry import STANDARD_DOMAINS
+from moonpoly.compiler.frontend.dims import NamedInputs, TensorSpec, make_params, name_dims
 from moonpoly.compiler.frontend.load import LoadedModel, ModelSource, load_model
-from moonpoly.compiler.frontend.support import check_supported, node_label
-from moonpoly.error import ModelError, UnsupportedError
+from moonpoly.compiler.frontend.support import check_supported
+from moonpoly.compiler.frontend.walk import GraphWalk
+from moonpoly.error import ModelError
 
 
 @dataclass(frozen=True)
@@ -72,81 +69,12 @@ def import_model(source: ModelSource) -> ImportedModel:
     )
 
 
-# What TVM's converters raise when they meet a form of an operator that they don't know.
-_CONVERTER_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-
-
-# Names a function's result, whose node has named a binding before it.
-RESULT_SUFFIX = ":result"
-
-
-class _NodeError(Exception):
-    """Carries the node that could not be converted out of the importer."""
-
-
-class _NamingBuilder(relax.BlockBuilder):
-    """A block builder that names the function's result after the node that makes it."""
-
-    output_name = ""
-
-    def emit_output(self, output: relax.Expr, name_hint: str = "") -> relax.Var:
-        return super().emit_output(output, name_hint or self.output_name)
-
-
-class _NamingImporter(ONNXGraphImporter):
-    """TVM's importer, with each node's result bound to a variable of the node's name."""
-
-    def __init__(self) -> None:
-        super().__init__(shape_dict=None, dtype_dict=None, sanitize=False)
-        self.bb = _NamingBuilder()
-
-    def _convert_operator(
-        self, op_name: str, inputs: list[relax.Expr], attrs: dict, opset: int
-    ) -> relax.Expr:
-        name = attrs["tvm_custom"]["name"]
-        # The last node that is converted makes the graph's result, or its name does no harm.
-        self.bb.output_name = name + RESULT_SUFFIX
-        converter = find_converter(op_name)
-        try:
-            expr = converter(self.bb, inputs, attrs, opset) if converter else None
-            if expr is None:
-                expr = super()._convert_operator(op_name, inputs, attrs, opset)
-            else:
-                expr = self.bb.normalize(expr)
-        except _CONVERTER_ERRORS as err:
-            raise _NodeError(f"{op_name} (node {name!r}, opset {opset}): {_reason(err)}") from err
-        is_call = isinstance(expr, tvm.ir.Call) and isinstance(expr.ty, relax.TensorType)
-        return self.bb.emit(expr, name_hint=name) if is_call else expr
-
-
 def _to_relax(proto: onnx.ModelProto) -> tvm.IRModule:
-    for node in proto.graph.node:
-        node.name = node_label(node)
-    opset = next(e.version for e in proto.opset_import if e.domain in ("", "ai.onnx"))
-    importer = _NamingImporter()
-    noise = io.StringIO()
-    try:
-        # The converters warn and print about what is checked, or reported as an error, here.
-        with warnings.catch_warnings(), contextlib.redirect_stdout(noise):
-            warnings.simplefilter("ignore")
-            return importer.from_onnx(proto.graph, opset)
-    except _NodeError as err:
-        raise UnsupportedError(f"can't import operator {err}") from err
-    except _CONVERTER_ERRORS as err:
-        raise UnsupportedError(f"can't import the graph: {_reason(err)}") from err
-
-
-def _reason(err: Exception) -> str:
-    lines = [line.strip() for line in str(err).splitlines() if line.strip()]
-    return lines[0] if lines else type(err).__name__
+    opsets = {
+        "" if entry.domain in STANDARD_DOMAINS else entry.domain: entry.version
+        for entry in proto.opset_import
+    }
+    return GraphWalk(opsets).run(proto.graph, make_params(proto.graph))
 
 
 def _output_specs(

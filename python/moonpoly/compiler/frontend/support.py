@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import onnx
-from tvm.relax.frontend.onnx import onnx_frontend
 
+from moonpoly.compiler.frontend.converters import find_converter
+from moonpoly.compiler.frontend.converters.registry import STANDARD_DOMAINS
+from moonpoly.compiler.frontend.fallback import known_operators
+from moonpoly.compiler.frontend.labels import node_label
 from moonpoly.error import UnsupportedError
 
-_STANDARD_DOMAINS = ("", "ai.onnx")
-# Operators that the importer handles by itself, outside its table.
-_BUILT_IN = frozenset({"Constant", "If"})
 # Listed one by one up to here; a model of a foreign domain may have thousands of nodes.
 _MAX_LISTED = 20
 
@@ -25,12 +25,7 @@ def check_supported(proto: onnx.ModelProto) -> None:
         Naming each operator that has none, with its node and opset.
     """
     opsets = {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
-    known = onnx_frontend._get_convert_map().keys() | _BUILT_IN
-    missing = [
-        (node, path)
-        for node, path in _walk(proto.graph, "")
-        if node.op_type not in known or not _domain_is_known(node)
-    ]
+    missing = [(node, path) for node, path in _walk(proto.graph, "") if not _is_known(node)]
     if not missing:
         return
     lines = []
@@ -47,20 +42,21 @@ def check_supported(proto: onnx.ModelProto) -> None:
     )
 
 
-def node_label(node: onnx.NodeProto) -> str:
-    """Return the node's name, or that of its first output where it has none."""
-    return node.name or next((name for name in node.output if name), node.op_type)
-
-
-def _domain_is_known(node: onnx.NodeProto) -> bool:
-    if node.domain in _STANDARD_DOMAINS:
+def _is_known(node: onnx.NodeProto) -> bool:
+    if find_converter(node.domain, node.op_type) is not None:
+        return True
+    if node.op_type == "Constant":
+        return node.domain in STANDARD_DOMAINS
+    if node.op_type not in known_operators():
+        return False
+    if node.domain in STANDARD_DOMAINS:
         return True
     # A foreign operator under a standard name means something else.
     return node.domain == "com.microsoft" and not onnx.defs.has(node.op_type)
 
 
 def _qualified(node: onnx.NodeProto) -> str:
-    return node.op_type if node.domain in _STANDARD_DOMAINS else f"{node.domain}.{node.op_type}"
+    return node.op_type if node.domain in STANDARD_DOMAINS else f"{node.domain}.{node.op_type}"
 
 
 def _walk(graph: onnx.GraphProto, prefix: str) -> Iterator[tuple[onnx.NodeProto, str]]:

@@ -1,0 +1,206 @@
+"""What a converter may ask of the node it converts, and what it may do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+import onnx
+import tvm
+from tvm import relax
+
+from moonpoly.compiler.frontend.attributes import parse_attributes
+from moonpoly.compiler.frontend.values import Integer, Value, is_symbolic
+from moonpoly.error import UnsupportedError
+
+if TYPE_CHECKING:
+    from moonpoly.compiler.frontend.walk import GraphWalk
+
+
+class Context:
+    """One node while it is converted.
+
+    Parameters
+    ----------
+    walk
+        The walk over the graph that the node is in.
+    node
+        The node.
+    name
+        How messages and bindings call it.
+    values
+        What is known of its operands; None where one is left out.
+    """
+
+    def __init__(
+        self, walk: GraphWalk, node: onnx.NodeProto, name: str, values: Sequence[Value | None]
+    ) -> None:
+        self.walk = walk
+        self.bb: relax.BlockBuilder = walk.bb
+        self.symbols = walk.symbols
+        self.node = node
+        self.name = name
+        self.op: str = node.op_type
+        self.domain: str = node.domain
+        self.values = list(values)
+
+    @property
+    def opset(self) -> int:
+        """The version of the operator set that the node's domain has in this model."""
+        return self.walk.opset(self.domain)
+
+    @cached_property
+    def attrs(self) -> dict[str, Any]:
+        """Numbers, strings, lists, NumPy arrays and graphs by name; no defaults filled in."""
+        return parse_attributes(self.node)
+
+    @property
+    def num_outputs(self) -> int:
+        """How many results the node names, with those of an empty name before the last."""
+        return len(self.node.output)
+
+    def wants(self, index: int) -> bool:
+        """Return whether result ``index`` is given a name."""
+        return index < len(self.node.output) and self.node.output[index] != ""
+
+    @cached_property
+    def inputs(self) -> list[relax.Expr | None]:
+        """The operands as tensors; None where one is left out. A converter may replace them."""
+        return [self.input(index) for index in range(len(self.values))]
+
+    def has_input(self, index: int) -> bool:
+        """Return whether operand ``index`` is given."""
+        return index < len(self.values) and self.values[index] is not None
+
+    def input(self, index: int) -> relax.Expr | None:
+        """Return operand ``index`` as a tensor, or None where it is left out."""
+        if "inputs" in self.__dict__:
+            return self.inputs[index] if index < len(self.inputs) else None
+        value = self.values[index] if index < len(self.values) else None
+        return None if value is None else self.walk.tensor(value)
+
+    def constant(self, index: int) -> np.ndarray | None:
+        """Return the value of operand ``index`` if it is known at compile time."""
+        value = self.values[index] if index < len(self.values) else None
+        return None if value is None else value.array
+
+    def integers(self, index: int) -> np.ndarray | None:
+        """Return the integers of operand ``index``, known ones and expressions of dimensions.
+
+        None where the operand is left out, depends on data, or is no integer tensor. The array is
+        of objects, of the operand's own rank.
+        """
+        if not self.has_input(index) or not np.issubdtype(np.dtype(self.dtype(index)), np.integer):
+            return None
+        value = self.values[index]
+        assert value is not None
+        return value.known_elements()
+
+    def shape(self, operand: relax.Expr | int) -> tuple[Integer, ...] | None:
+        """Return the sizes of an operand or expression, or None where they depend on data."""
+        if isinstance(operand, int):
+            value = self.values[operand]
+            assert value is not None
+            known = value.array if value.array is not None else value.elements
+            if known is not None:
+                return tuple(known.shape)
+            assert value.expr is not None
+            operand = value.expr
+        ty = operand.ty
+        if not isinstance(ty, relax.TensorType) or not isinstance(ty.shape, relax.ShapeExpr):
+            return None
+        return tuple(
+            int(dim) if isinstance(dim, tvm.tirx.IntImm) else dim for dim in ty.shape.values
+        )
+
+    def rank(self, operand: relax.Expr | int) -> int | None:
+        """Return the rank of an operand or expression, or None where it depends on data."""
+        if isinstance(operand, int):
+            value = self.values[operand]
+            assert value is not None
+            known = value.array if value.array is not None else value.elements
+            if known is not None:
+                return known.ndim
+            assert value.expr is not None
+            operand = value.expr
+        ndim = operand.ty.ndim if isinstance(operand.ty, relax.TensorType) else -1
+        return None if ndim < 0 else int(ndim)
+
+    def dtype(self, operand: relax.Expr | int) -> str:
+        """Return the element type of an operand or expression, by NumPy's name."""
+        if isinstance(operand, int):
+            value = self.values[operand]
+            assert value is not None
+            if value.array is not None:
+                return value.array.dtype.name
+            if value.elements is not None:
+                return value.dtype
+            assert value.expr is not None
+            operand = value.expr
+        return str(operand.ty.dtype) if isinstance(operand.ty, relax.TensorType) else "object"
+
+    def emit(self, expr: relax.Expr) -> relax.Var:
+        """Bind ``expr``, normalised, to a variable; labels take it for a part of this node."""
+        return self.bb.emit(expr)
+
+    def call_te(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> relax.Expr:
+        """Emit a call of the PrimFunc made of tensor expressions, and return its result."""
+        return self.bb.emit(self.bb.call_te(function, *args, **kwargs))
+
+    def new_dim(self, hint: str) -> tvm.tirx.Var:
+        """Make a symbolic dimension that :meth:`cast_shape` can define."""
+        return self.walk.new_dim(hint)
+
+    def cast_shape(self, expr: relax.Expr, shape: Sequence[Integer]) -> relax.Expr:
+        """Return ``expr`` with sizes that the graph can't tell; they are checked at run time.
+
+        A dimension made by :meth:`new_dim` takes the size that is found.
+        """
+        dims = [dim if is_symbolic(dim) else tvm.tirx.IntImm("int64", int(dim)) for dim in shape]
+        return self.bb.match_cast(expr, relax.TensorType(dims, self.dtype(expr)))
+
+    def require_equal(self, left: Integer, right: Integer) -> None:
+        """Say that two dimensions must be equal; checked at run time where it isn't proven."""
+        self.walk.require_equal(left, right, self)
+
+    def graph(
+        self, proto: onnx.GraphProto, bindings: Mapping[str, relax.Expr | Value]
+    ) -> list[relax.Expr]:
+        """Import a subgraph in place, in the scope of this node, and return its results.
+
+        Parameters
+        ----------
+        bindings
+            Values for the subgraph's inputs, by name.
+        """
+        values = {
+            name: value if isinstance(value, Value) else Value(expr=value)
+            for name, value in bindings.items()
+        }
+        return [self.walk.tensor(value) for value in self.walk.subgraph(proto, values, self.name)]
+
+    def branch(
+        self, proto: onnx.GraphProto, bindings: Mapping[str, relax.Expr | Value]
+    ) -> relax.SeqExpr:
+        """Import a subgraph as the body of a branch; its results become one expression."""
+        with self.walk.block() as block:
+            results = self.graph(proto, bindings)
+            body = results[0] if len(results) == 1 else self.bb.normalize(relax.Tuple(results))
+        return relax.SeqExpr([block.get()], body)
+
+    def unsupported(self, reason: str) -> NoReturn:
+        """Refuse the node.
+
+        Raises
+        ------
+        UnsupportedError
+            Always, naming the operator, the node and the opset.
+        """
+        raise UnsupportedError(f"{self.describe()}: {reason}")
+
+    def describe(self) -> str:
+        """Return operator, node and opset, as messages name them."""
+        op = f"{self.domain}.{self.op}" if self.domain not in ("", "ai.onnx") else self.op
+        return f"{op} (node {self.name!r}, opset {self.opset})"

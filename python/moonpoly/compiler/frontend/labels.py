@@ -1,0 +1,13 @@
+"""What messages and bindings call a node."""
+
+from __future__ import annotations
+
+import onnx
+
+# Names a function's result, whose node has named a binding before it.
+RESULT_SUFFIX = ":result"
+
+
+def node_label(node: onnx.NodeProto) -> str:
+    """Return the node's name, or that of its first output where it has none."""
+    return node.name or next((name for name in node.output if name), node.op_type)

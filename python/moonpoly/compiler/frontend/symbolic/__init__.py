@@ -1,0 +1,15 @@
+"""Evaluation of tensors that are computed from shapes, in symbols, while the graph is walked."""
+
+from moonpoly.compiler.frontend.symbolic import arithmetic, indexing, layout
+from moonpoly.compiler.frontend.symbolic.registry import evaluate_node, evaluates
+from moonpoly.compiler.frontend.symbolic.scalar import Ratio, Symbols
+
+__all__ = [
+    "Ratio",
+    "Symbols",
+    "arithmetic",
+    "evaluate_node",
+    "evaluates",
+    "indexing",
+    "layout",
+]

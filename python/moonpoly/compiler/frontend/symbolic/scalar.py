@@ -1,0 +1,306 @@
+"""Arithmetic on single elements: numbers, expressions of dimensions, and ratios of such."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import tvm
+from tvm import tirx
+
+from moonpoly.compiler.frontend.values import is_symbolic
+
+# Beyond these a ratio's exact arithmetic and float32's could part.
+_MAX_DENOMINATOR = 1 << 10
+_MAX_NUMERATOR = 1 << 10
+# No dimension is larger; it keeps the analyzer's bounds clear of int64's.
+_MAX_DIM = 1 << 31
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A real number that is exactly an integer expression by an integer.
+
+    Exporters compute sizes in floating point: ``floor(h * 0.5)``. As long as the factors are
+    small powers of two, or there is one division by a small integer, floating point rounds no
+    such value across an integer, and the exact ratio stands for it.
+    """
+
+    numerator: Any
+    denominator: int
+
+
+class Symbols:
+    """Knows of every symbolic dimension that it is at least zero, and simplifies with that."""
+
+    def __init__(self) -> None:
+        self.analyzer = tvm.sym.Analyzer()
+
+    def declare(self, var: tirx.Var, least: int = 0) -> None:
+        """Say that ``var`` is a dimension of at least ``least``."""
+        bounds = tvm.ir.Range(tirx.IntImm("int64", least), tirx.IntImm("int64", _MAX_DIM))
+        self.analyzer.bind(var, bounds)
+
+    def simplify(self, item: Any) -> Any:
+        """Return an element in its simplest form; one without symbols becomes a number."""
+        if not is_symbolic(item) or isinstance(item, Ratio):
+            return item
+        return _number_of(self.analyzer.simplify(item))
+
+    def proves(self, condition: Any) -> bool:
+        """Return whether a condition holds at all sizes."""
+        return bool(self.analyzer.can_prove(condition)) if is_symbolic(condition) else condition
+
+    def equal(self, left: Any, right: Any) -> bool:
+        """Return whether two integer elements are equal at all sizes."""
+        if not is_symbolic(left) and not is_symbolic(right):
+            return bool(left == right)
+        left, right = as_expr(left), as_expr(right)
+        return bool(self.analyzer.can_prove_equal(left, right))
+
+    def add(self, left: Any, right: Any) -> Any:
+        """Return the sum."""
+        return self._linear(operator.add, left, right)
+
+    def subtract(self, left: Any, right: Any) -> Any:
+        """Return the difference."""
+        return self._linear(operator.sub, left, right)
+
+    def multiply(self, left: Any, right: Any) -> Any:
+        """Return the product."""
+        if not _is_real(left) and not _is_real(right):
+            return self._apply(operator.mul, left, right)
+        a, b = _ratio(left), _ratio(right)
+        if a is None or b is None or not (_is_dyadic(a) and _is_dyadic(b)):
+            return self._apply(operator.mul, as_real(left), as_real(right))
+        numerator = self._apply(operator.mul, a.numerator, b.numerator)
+        return self.reduce(Ratio(numerator, a.denominator * b.denominator))
+
+    def divide(self, left: Any, right: Any) -> Any:
+        """Return the quotient: of integers rounded to zero, as in C.
+
+        Raises
+        ------
+        ZeroDivisionError
+            If the divisor is zero.
+        """
+        if not _is_real(left) and not _is_real(right):
+            return self._divide_integers(left, right)
+        ratio = _ratio(left)
+        if ratio is not None and not is_symbolic(right) and float(right).is_integer():
+            if 0 < abs(right) <= _MAX_DENOMINATOR and _is_dyadic(ratio):
+                sign = -1 if right < 0 else 1
+                numerator = self._apply(operator.mul, ratio.numerator, sign)
+                return self.reduce(Ratio(numerator, ratio.denominator * abs(int(right))))
+        elif ratio is not None and not is_symbolic(right):
+            inverse = Fraction(1) / Fraction(right)
+            if inverse.denominator == 1 and inverse.numerator <= _MAX_NUMERATOR:
+                return self.multiply(left, float(inverse.numerator))
+        return self._apply(tirx.div, as_real(left), as_real(right))
+
+    def _divide_integers(self, left: Any, right: Any) -> Any:
+        if not is_symbolic(left) and not is_symbolic(right):
+            quotient = abs(left) // abs(right)
+            return quotient if (left < 0) == (right < 0) else -quotient
+        nonnegative = self.proves(as_expr(left) >= 0) and self.proves(as_expr(right) >= 0)
+        return self._apply(tirx.floordiv if nonnegative else tirx.truncdiv, left, right)
+
+    def modulo(self, left: Any, right: Any) -> Any:
+        """Return the remainder of integers, which has the divisor's sign."""
+        if not is_symbolic(left) and not is_symbolic(right):
+            return left % right
+        return self._apply(tirx.floormod, left, right)
+
+    def minimum(self, left: Any, right: Any) -> Any:
+        """Return the smaller one."""
+        return self._choose(operator.le, tirx.min, left, right)
+
+    def maximum(self, left: Any, right: Any) -> Any:
+        """Return the larger one."""
+        return self._choose(operator.ge, tirx.max, left, right)
+
+    def compare(self, relation: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """Return whether a relation holds: a bool, or an expression of one."""
+        if not is_symbolic(left) and not is_symbolic(right):
+            return bool(relation(left, right))
+        if _is_real(left) or _is_real(right):
+            a, b = _ratio(left), _ratio(right)
+            if a is None or b is None:
+                return self._apply(_relation(relation), as_real(left), as_real(right))
+            left = self._apply(operator.mul, a.numerator, b.denominator)
+            right = self._apply(operator.mul, b.numerator, a.denominator)
+            return self.compare(relation, left, right)
+        return self._apply(_relation(relation), left, right)
+
+    def select(self, condition: Any, yes: Any, no: Any) -> Any:
+        """Return one of two elements."""
+        if not is_symbolic(condition):
+            return yes if condition else no
+        if _is_real(yes) or _is_real(no):
+            yes, no = as_real(yes), as_real(no)
+        return self.simplify(tirx.Select(condition, as_expr(yes), as_expr(no)))
+
+    def negate(self, condition: Any) -> Any:
+        """Return the opposite of a bool."""
+        return self.simplify(tirx.Not(condition)) if is_symbolic(condition) else not condition
+
+    def both(self, left: Any, right: Any) -> Any:
+        """Return the conjunction of two bools."""
+        if is_symbolic(left) and is_symbolic(right):
+            return self.simplify(tirx.And(left, right))
+        known, other = (right, left) if is_symbolic(left) else (left, right)
+        return other if known else False
+
+    def either(self, left: Any, right: Any) -> Any:
+        """Return the disjunction of two bools."""
+        return self.negate(self.both(self.negate(left), self.negate(right)))
+
+    def floor(self, item: Any) -> Any:
+        """Return the largest integer that is not above a real element, as a real one."""
+        if not is_symbolic(item):
+            return float(math.floor(item))
+        if isinstance(item, Ratio):
+            return self.reduce(Ratio(self._apply(tirx.floordiv, *_parts(item)), 1))
+        return tirx.floor(item)
+
+    def ceil(self, item: Any) -> Any:
+        """Return the smallest integer that is not below a real element, as a real one."""
+        if not is_symbolic(item):
+            return float(math.ceil(item))
+        if isinstance(item, Ratio):
+            numerator = self._apply(operator.add, item.numerator, item.denominator - 1)
+            return Ratio(self._apply(tirx.floordiv, numerator, item.denominator), 1)
+        return tirx.ceil(item)
+
+    def to_integer(self, item: Any) -> Any:
+        """Return a real element rounded to zero, a bool as 0 or 1."""
+        if not is_symbolic(item):
+            return int(item)
+        if isinstance(item, Ratio):
+            return self._divide_integers(*_parts(item))
+        if str(item.ty.dtype) == "int64":
+            return item
+        return self.simplify(tirx.Cast("int64", item))
+
+    def to_real(self, item: Any) -> Any:
+        """Return an integer element as a real one."""
+        if not is_symbolic(item):
+            return float(item)
+        if _is_real(item):
+            return item
+        return Ratio(self.to_integer(item), 1)
+
+    def reduce(self, ratio: Ratio) -> Any:
+        """Return a ratio in lowest terms, or a float if it holds no symbol."""
+        numerator = ratio.numerator
+        if not is_symbolic(numerator):
+            return numerator / ratio.denominator
+        while ratio.denominator > 1:
+            step = _smallest_factor(ratio.denominator)
+            if not self.proves(tirx.floormod(numerator, _int64(step)).equal(_int64(0))):
+                break
+            numerator = self._apply(tirx.floordiv, numerator, step)
+            ratio = Ratio(numerator, ratio.denominator // step)
+        return ratio
+
+    def _linear(self, combine: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        if not _is_real(left) and not _is_real(right):
+            return self._apply(combine, left, right)
+        a, b = _ratio(left), _ratio(right)
+        if a is None or b is None or not (_is_dyadic(a) and _is_dyadic(b)):
+            return self._apply(combine, as_real(left), as_real(right))
+        denominator = math.lcm(a.denominator, b.denominator)
+        parts = (
+            self._apply(operator.mul, r.numerator, denominator // r.denominator) for r in (a, b)
+        )
+        return self.reduce(Ratio(self._apply(combine, *parts), denominator))
+
+    def _choose(
+        self, wins: Callable[[Any, Any], Any], choose: Callable[[Any, Any], Any], a: Any, b: Any
+    ) -> Any:
+        if isinstance(a, Ratio) or isinstance(b, Ratio):
+            return self.select(self.compare(wins, a, b), a, b)
+        if not is_symbolic(a) and not is_symbolic(b):
+            return a if wins(a, b) else b
+        return self._apply(choose, a, b)
+
+    def _apply(self, combine: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        if not is_symbolic(left) and not is_symbolic(right):
+            if combine in (tirx.floordiv, tirx.truncdiv, tirx.div):
+                return left // right if combine is tirx.floordiv else left / right
+            return combine(left, right)
+        return self.simplify(combine(as_expr(left, right), as_expr(right, left)))
+
+
+def as_expr(item: Any, like: Any = None) -> tvm.ir.Expr:
+    """Return an element as an expression; a number takes the type of ``like``, or int64."""
+    if is_symbolic(item):
+        return item
+    if like is not None and is_symbolic(like):
+        return tirx.const(item, str(like.ty.dtype))
+    if isinstance(item, bool):
+        return tirx.const(item, "bool")
+    return tirx.const(item, "float32" if isinstance(item, float) else "int64")
+
+
+def as_real(item: Any) -> Any:
+    """Return an element as a float32 expression, or a float."""
+    if not is_symbolic(item):
+        return float(item)
+    if isinstance(item, Ratio):
+        numerator = tirx.Cast("float32", as_expr(item.numerator))
+        divisor = tirx.const(item.denominator, "float32")
+        return numerator if item.denominator == 1 else tirx.div(numerator, divisor)
+    return item if "float" in str(item.ty.dtype) else tirx.Cast("float32", item)
+
+
+def _is_real(item: Any) -> bool:
+    if isinstance(item, float | Ratio):
+        return True
+    return is_symbolic(item) and "float" in str(item.ty.dtype)
+
+
+def _ratio(item: Any) -> Ratio | None:
+    """Return an element as an exact ratio, if it is a simple one."""
+    if isinstance(item, Ratio):
+        return item
+    if not is_symbolic(item):
+        if not math.isfinite(item):
+            return None
+        exact = Fraction(item)
+        if exact.denominator > _MAX_DENOMINATOR or abs(exact.numerator) > _MAX_NUMERATOR:
+            return None
+        return Ratio(exact.numerator, exact.denominator)
+    return None if _is_real(item) else Ratio(item, 1)
+
+
+def _is_dyadic(ratio: Ratio | None) -> bool:
+    return ratio is not None and ratio.denominator & (ratio.denominator - 1) == 0
+
+
+def _parts(ratio: Ratio) -> tuple[Any, int]:
+    return ratio.numerator, ratio.denominator
+
+
+def _smallest_factor(number: int) -> int:
+    return next(step for step in range(2, number + 1) if number % step == 0)
+
+
+def _relation(relation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    # `==` on expressions compares their addresses; the others make expressions.
+    named = {operator.eq: tirx.EQ, operator.ne: tirx.NE}
+    return named.get(relation, relation)
+
+
+def _int64(value: int) -> tirx.IntImm:
+    return tirx.IntImm("int64", value)
+
+
+def _number_of(expr: tvm.ir.Expr) -> Any:
+    if isinstance(expr, tirx.IntImm):
+        return bool(expr.value) if str(expr.ty.dtype) == "bool" else int(expr.value)
+    return float(expr.value) if isinstance(expr, tirx.FloatImm) else expr

@@ -1,0 +1,78 @@
+"""What the importer knows of one tensor of the graph: its value, its elements, or an expression."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import tvm
+from tvm import relax
+
+# An integer that is known, or an expression of symbolic dimensions.
+Integer: TypeAlias = "int | tvm.ir.Expr"
+
+
+@dataclass(eq=False)
+class Value:
+    """One tensor of the graph while it is imported, in one of three forms.
+
+    Parameters
+    ----------
+    array
+        The value, where it is known at compile time.
+    elements
+        An object array of numbers and expressions of symbolic dimensions: the value of a tensor
+        that is computed from shapes.
+    expr
+        The tensor in Relax; what is not a tensor (a sequence, an optional) as well.
+    dtype
+        The element type of ``elements``, by NumPy's name.
+    """
+
+    array: np.ndarray | None = None
+    elements: np.ndarray | None = None
+    expr: relax.Expr | None = None
+    dtype: str = ""
+
+    @staticmethod
+    def of_elements(elements: Any, dtype: str) -> Value:
+        """Make a value of numbers and expressions; one without expressions becomes an array."""
+        if not isinstance(elements, np.ndarray):
+            boxed = np.empty((), dtype=object)
+            boxed[()] = elements
+            elements = boxed
+        if any(is_symbolic(item) for item in elements.flat):
+            return Value(elements=elements, dtype=dtype)
+        return Value(array=elements.astype(dtype))
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the node that makes the tensor could not be imported."""
+        return self.array is None and self.elements is None and self.expr is None
+
+    def known_elements(self) -> np.ndarray | None:
+        """Return the elements as an object array, or None where they depend on data."""
+        if self.elements is not None:
+            return self.elements
+        return None if self.array is None else self.array.astype(object)
+
+
+def is_symbolic(item: Any) -> bool:
+    """Return whether an element is an expression of symbolic dimensions."""
+    return not isinstance(item, int | float | np.generic)
+
+
+def lay_down(bb: relax.BlockBuilder, elements: np.ndarray, dtype: str) -> relax.Expr:
+    """Emit what writes ``elements`` into memory as a tensor of ``dtype``."""
+    flat = [_int64(item) for item in elements.flat]
+    tensor = bb.emit(relax.op.shape_to_tensor(relax.ShapeExpr(flat)))
+    if elements.ndim != 1:
+        tensor = bb.emit(relax.op.reshape(tensor, elements.shape))
+    return tensor if dtype == "int64" else bb.emit(relax.op.astype(tensor, dtype))
+
+
+def _int64(item: Any) -> tvm.ir.Expr:
+    if not is_symbolic(item):
+        return tvm.tirx.IntImm("int64", int(item))
+    return item if str(item.ty.dtype) == "int64" else tvm.tirx.Cast("int64", item)
