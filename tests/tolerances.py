@@ -10,7 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 # max |got - exact| / (|A| @ |B|): one rounding per step in the worst case, far less in practice.
-OPERATOR_REL = {"float32": 2e-6}
+# For 16-bit types this bounds what is left after rounding the exact result to the type: tensor
+# cores cut off the sums of 16 products instead of rounding them.
+OPERATOR_REL = {"float32": 2e-6, "float16": 1e-5, "bfloat16": 1e-5}
+
+# Half a unit in the last place, relative to the value.
+ROUNDING_REL = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
 
 # Relative to the largest magnitude of the reference output, for whole models in float32.
 MODEL_REL = {"float32": 1e-4}
@@ -26,6 +31,21 @@ def operator_error(got: np.ndarray, a: np.ndarray, b: np.ndarray) -> float:
     if exact.size == 0:
         return 0.0
     return float(np.max(np.abs(got - exact) / np.maximum(size, np.finfo(np.float32).tiny)))
+
+
+def rounded_operator_error(got: np.ndarray, a: np.ndarray, b: np.ndarray, dtype: str) -> float:
+    """Return the largest error of ``got`` = ``a @ b`` beyond rounding, relative to ``|a| @ |b|``.
+
+    NaN if any entry is: it compares as too large with every bound.
+    """
+    a64, b64 = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    exact, size = a64 @ b64, np.abs(a64) @ np.abs(b64)
+    if exact.size == 0:
+        return 0.0
+    beyond = np.abs(np.asarray(got, np.float64) - exact) - ROUNDING_REL[dtype] * np.abs(exact)
+    # Below the smallest normal number the spacing no longer shrinks with the value.
+    beyond -= 2.0**-25 if dtype == "float16" else 0.0
+    return float(np.max(beyond / np.maximum(size, np.finfo(np.float32).tiny)))
 
 
 def model_error(got: np.ndarray, want: np.ndarray) -> float:

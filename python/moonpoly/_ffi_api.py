@@ -35,6 +35,16 @@ class LoadedPlan(tvm_ffi.Object):
     """A plan read from JSON, ready to run."""
 
 
+@tvm_ffi.register_object("moonpoly.GpuKernelSet")
+class GpuKernelSetObject(tvm_ffi.Object):
+    """A GPU's micro-kernels with their costs and compiled code; see :func:`GpuKernelSet`."""
+
+
+@tvm_ffi.register_object("moonpoly.GpuGraph")
+class GpuGraph(tvm_ffi.Object):
+    """A captured CUDA graph, to be timed by :func:`gpu_time`."""
+
+
 # (manifest_json, library) -> KernelSetObject
 KernelSet = _bind("KernelSet")
 # (kernel_set, A, B, C, b_mode, trans_a): C (…, m, n) = A B. b_mode: 0 packed panels, 1 row-major,
@@ -50,9 +60,31 @@ num_threads = _bind("num_threads")
 set_num_threads = _bind("set_num_threads")
 # () -> "avx2 fma …"
 cpu_features = _bind("cpu_features")
+# (manifest_json, {file name: code}) -> GpuKernelSetObject; without code it can only plan.
+GpuKernelSet = _bind("GpuKernelSet")
+# (kernel_set, A (…, m, k), B (k, n), C (…, m, n), overlap): on the current stream of their device.
+gpu_gemm = _bind("gpu_gemm")
+# (kernel_set, plan_json, A, B, C): the same by a given plan.
+gpu_run_plan = _bind("gpu_run_plan")
+# (device) -> "NVIDIA H200"; -> 132; -> 90 for compute capability 9.0
+gpu_name = _bind("gpu_name")
+gpu_num_sms = _bind("gpu_num_sms")
+gpu_capability = _bind("gpu_capability")
+# (device) -> a stream of its own as an int
+gpu_create_stream = _bind("gpu_create_stream")
+# (device, stream): record what this thread enqueues on the stream; … -> GpuGraph
+gpu_begin_capture = _bind("gpu_begin_capture")
+gpu_end_capture = _bind("gpu_end_capture")
+# (kernel_set, plan_json, [A…], [B…], [C…], calls, stream) -> GpuGraph of so many calls, which take
+# the sets of operands in turn
+gpu_capture_plan = _bind("gpu_capture_plan")
 # () -> version of the library
 version = _bind("version")
 
+_gpu_plan = _bind("gpu_plan")
+_gpu_enumerate_plans = _bind("gpu_enumerate_plans")
+_gpu_time = _bind("gpu_time")
+_gpu_bench_select = _bind("gpu_bench_select")
 _plan = _bind("plan")
 _enumerate_plans = _bind("enumerate_plans")
 _load_plan = _bind("load_plan")
@@ -139,3 +171,54 @@ def sample_task(
     return float(
         _sample_task(name, library, um, un, m_tiles, n_tiles, k, strided, float(min_us), panel)
     )
+
+
+def gpu_plan(
+    kernel_set: GpuKernelSetObject,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    layout: str = "nt",
+    access: str = "tma",
+    overlap: bool = True,
+    cost_model: str = "full",
+) -> str:
+    """Return the selector's plan for one product on a GPU as JSON.
+
+    ``layout`` says which dimension of A and of B is contiguous, as BLAS names it: ``"nt"`` is k in
+    both. ``access``: ``"tma"`` if rows lie a multiple of 16 bytes apart, else ``"rows"``, or
+    ``"strided"`` if rows overlap. ``overlap``: launches may begin before what precedes them in the
+    stream has ended.
+    """
+    model = COST_MODELS.index(cost_model)
+    return str(_gpu_plan(kernel_set, m, n, k, layout, access, overlap, model))
+
+
+def gpu_enumerate_plans(
+    kernel_set: GpuKernelSetObject,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    layout: str = "nt",
+    access: str = "tma",
+    overlap: bool = True,
+) -> list[str]:
+    """Return every plan that the search can make for a product on a GPU, as JSON."""
+    plans = _gpu_enumerate_plans(kernel_set, m, n, k, layout, access, overlap)
+    return [str(text) for text in plans]
+
+
+def gpu_time(
+    graphs: Sequence[GpuGraph], replays: Sequence[int], rounds: int, stream: int
+) -> tvm_ffi.Tensor:
+    """Return µs (float64, flat [rounds][graphs]) of one run of each graph, taken in turns."""
+    return _gpu_time(list(graphs), tvm_ffi.Shape(replays), rounds, stream)
+
+
+def gpu_bench_select(
+    kernel_set: GpuKernelSetObject, shapes: Sequence[int], layout: str, cached: bool
+) -> tvm_ffi.Tensor:
+    """Return the µs of each selection (float64) for the problems m, n, k, m, n, k, … given flat."""
+    return _gpu_bench_select(kernel_set, tvm_ffi.Shape(shapes), layout, cached)

@@ -17,6 +17,7 @@ import platformdirs
 from moonpoly.error import MoonPolyError, StorageError
 
 ENV_CACHE_DIR = "MOONPOLY_CACHE_DIR"
+ENV_CUDA_DRIVER = "MOONPOLY_CUDA_DRIVER"  # read in C++: another driver than libcuda.so.1
 ENV_DUMP_IR = "MOONPOLY_DUMP_IR"
 ENV_NUM_THREADS = "MOONPOLY_NUM_THREADS"
 ENV_RUNTIME_LIBRARY = "MOONPOLY_RUNTIME_LIBRARY"

@@ -53,13 +53,8 @@ KernelSet MakeKernelSet(const ffi::String& manifest, const ffi::Module& lib) {
 
 ffi::String PlanJson(const KernelSet& ks, int64_t batch, int64_t m, int64_t n, int64_t k,
                      int64_t b_mode, int64_t threads, int64_t cost_model) {
-  if (cost_model < 0 || cost_model > 2) {
-    TVM_FFI_THROW(ValueError) << "cost_model must be 0 (full), 1 (waves only) or 2 (task cost "
-                                 "only), got "
-                              << cost_model;
-  }
   const Problem problem = ToProblem(batch, m, n, k, b_mode, threads);
-  return PlanToJson(*ks.get(), SelectPlan(*ks.get(), problem, static_cast<CostModel>(cost_model)));
+  return PlanToJson(*ks.get(), SelectPlan(*ks.get(), problem, ToCostModel(cost_model)));
 }
 
 ffi::Array<ffi::String> AllPlansJson(const KernelSet& ks, int64_t batch, int64_t m, int64_t n,

@@ -9,18 +9,10 @@
 #include <cstdint>
 
 #include "artifact/kernel_set.h"
+#include "select/cost_model.h"
 #include "select/plan.h"
 
 namespace moonpoly {
-
-/*! \brief Which terms rank the plans; the partial ones are the paper's ablations. */
-enum class CostModel : int32_t {
-  kFull = 0,
-  /*! \brief Only the number of rounds of tasks. */
-  kWavesOnly = 1,
-  /*! \brief Only the cost of one task. */
-  kTaskOnly = 2,
-};
 
 /*! \brief How the threads are divided before a region is shared out. */
 struct ThreadSplit {

@@ -1,0 +1,221 @@
+/*!
+ * \file artifact/gpu_manifest.cc
+ */
+#include "artifact/gpu_manifest.h"
+
+#include <tvm/ffi/error.h>
+
+#include <algorithm>
+#include <iterator>
+#include <set>
+#include <utility>
+
+namespace moonpoly {
+
+namespace {
+
+constexpr int64_t kGpuManifestSchema = 1;
+// Bounds what the selector looks at for one shape.
+constexpr size_t kMaxKernels = 96;
+constexpr int64_t kMaxTile = 512;
+// What every GPU with clusters allows.
+constexpr int64_t kMaxCluster = 8;
+constexpr const char* kLayoutNames[] = {"nn", "nt", "tn", "tt"};
+
+template <typename Value>
+struct Named {
+  const char* name;
+  Value value;
+};
+
+constexpr Named<GpuLoads> kLoads[] = {
+    {"tma", GpuLoads::kTma}, {"rows", GpuLoads::kRows}, {"strided", GpuLoads::kStrided}};
+
+constexpr Named<GpuParam> kParams[] = {{"x_map", GpuParam::kXMap},
+                                       {"y_map", GpuParam::kYMap},
+                                       {"a", GpuParam::kA},
+                                       {"b", GpuParam::kB},
+                                       {"c", GpuParam::kC},
+                                       {"workspace", GpuParam::kWorkspace},
+                                       {"counters", GpuParam::kCounters},
+                                       {"m", GpuParam::kM},
+                                       {"n", GpuParam::kN},
+                                       {"k", GpuParam::kK},
+                                       {"ldc", GpuParam::kLdc},
+                                       {"vector_c", GpuParam::kVectorC},
+                                       {"grid", GpuParam::kGrid},
+                                       {"cluster", GpuParam::kCluster},
+                                       {"slices", GpuParam::kSlices},
+                                       {"a_skip", GpuParam::kASkip},
+                                       {"b_skip", GpuParam::kBSkip},
+                                       {"a_m", GpuParam::kAM},
+                                       {"a_k", GpuParam::kAK},
+                                       {"b_n", GpuParam::kBN},
+                                       {"b_k", GpuParam::kBK}};
+
+template <typename Value, size_t kCount>
+Value Find(const Named<Value> (&known)[kCount], const std::string& name, const std::string& where) {
+  for (const Named<Value>& each : known) {
+    if (name == each.name) return each.value;
+  }
+  std::string names;
+  for (const Named<Value>& each : known)
+    names += (names.empty() ? "" : ", ") + std::string(each.name);
+  TVM_FFI_THROW(ValueError) << where << " must be one of " << names << ", got \"" << name << "\"";
+}
+
+int32_t GetSmall(const JsonReader& json, const char* key, int64_t low, int64_t high) {
+  const int64_t value = json.GetInt(key);
+  if (value < low || value > high) {
+    TVM_FFI_THROW(ValueError) << json.where() << "." << key << " must be " << low << ".." << high
+                              << ", got " << value;
+  }
+  return static_cast<int32_t>(value);
+}
+
+float GetPositive(const JsonReader& json, const char* key) {
+  const double value = json.GetNumber(key);
+  if (!(value > 0.0)) {
+    TVM_FFI_THROW(ValueError) << json.where() << "." << key << " must be positive, got " << value;
+  }
+  return static_cast<float>(value);
+}
+
+// "x_map3" is the fourth of the maps of x.
+GpuParam ParseParam(const std::string& name, const std::string& where) {
+  const bool numbered = name.size() == 6 && name.compare(1, 4, "_map") == 0 && name[5] >= '1' &&
+                        name[5] < '0' + kRowMaps;
+  const GpuParam first = Find(kParams, numbered ? name.substr(0, 5) : name, where);
+  return static_cast<GpuParam>(static_cast<int>(first) + (numbered ? name[5] - '0' : 0));
+}
+
+std::vector<GpuParam> ReadParams(const JsonReader& json) {
+  std::vector<GpuParam> params;
+  for (const std::string& name : json.GetStrings("params")) {
+    params.push_back(ParseParam(name, json.where() + ".params"));
+  }
+  if (params.empty() || params.size() > kMaxGpuParams) {
+    TVM_FFI_THROW(ValueError) << json.where() << ".params must name 1.." << kMaxGpuParams
+                              << " arguments, got " << params.size();
+  }
+  return params;
+}
+
+GpuSplitCost ReadSplitCost(const JsonReader& cost) {
+  GpuSplitCost out{};
+  const std::vector<float> cluster_us = cost.GetFloats("cluster_us");
+  if (cluster_us.size() != out.cluster_us.size()) {
+    TVM_FFI_THROW(ValueError) << cost.where() << ".cluster_us must hold 4 numbers, for clusters of "
+                              << "1, 2, 4 and 8 blocks, got " << cluster_us.size();
+  }
+  std::copy(cluster_us.begin(), cluster_us.end(), out.cluster_us.begin());
+  out.slices_us = static_cast<float>(cost.GetNumber("slices_us"));
+  out.slice_us = static_cast<float>(cost.GetNumber("slice_us"));
+  return out;
+}
+
+std::vector<float> ReadCosts(const JsonReader& json, const GpuCostGrid& grid) {
+  std::vector<float> us = json.GetObject("cost").GetFloats("us");
+  if (us.size() != grid.table_size() ||
+      std::any_of(us.begin(), us.end(), [](float x) { return !(x > 0.0f) || x > 1e9f; })) {
+    TVM_FFI_THROW(ValueError) << json.where() << ".cost.us must hold " << grid.table_size()
+                              << " positive microseconds, one for each point of the grid, got "
+                              << us.size() << " numbers";
+  }
+  return us;
+}
+
+GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid, int32_t num_sms) {
+  GpuKernelSpec kernel{};
+  kernel.name = json.GetString("name");
+  kernel.symbol = json.GetString("symbol");
+  kernel.image = json.GetString("cubin");
+  kernel.loads = ParseGpuLoads(json.GetString("loads"), json.where() + ".loads");
+  kernel.um = GetSmall(json, "um", 1, kMaxTile);
+  kernel.un = GetSmall(json, "un", 1, kMaxTile);
+  kernel.swapped = json.GetBool("swapped");
+  const int32_t p = GetSmall(json, "cluster_p", 1, kMaxCluster);
+  const int32_t q = GetSmall(json, "cluster_q", 1, kMaxCluster);
+  kernel.cluster_m = kernel.swapped ? q : p;
+  kernel.cluster_n = kernel.swapped ? p : q;
+  kernel.split = json.GetBool("split");
+  kernel.threads = GetSmall(json, "threads", 32, 1024);
+  kernel.shared_bytes = GetSmall(json, "smem_bytes", 0, 227 << 10);
+  kernel.blocks_per_sm = GetSmall(json, "blocks", 1, 32);
+  if (kernel.cluster() > kMaxCluster || (kernel.split && kernel.cluster() > 1)) {
+    TVM_FFI_THROW(ValueError) << json.where() << " (" << kernel.name << ") shares loads among "
+                              << kernel.cluster() << " blocks, at most " << kMaxCluster
+                              << " are possible, and 1 where the reduction is split";
+  }
+  const int32_t at_most = num_sms * kernel.blocks_per_sm / kernel.cluster();
+  kernel.slots = json.Has("slots") ? GetSmall(json, "slots", 1, at_most) : at_most;
+  const bool by_map = kernel.loads != GpuLoads::kStrided;
+  kernel.box_x = by_map ? GetSmall(json, "box_x", 1, 256) : 0;
+  kernel.box_y = by_map ? GetSmall(json, "box_y", 1, 256) : 0;
+  if (kernel.split) kernel.split_cost = ReadSplitCost(json.GetObject("cost"));
+  kernel.params = ReadParams(json);
+  kernel.us = ReadCosts(json, grid);
+  return kernel;
+}
+
+}  // namespace
+
+GpuLayout ParseGpuLayout(const std::string& text) {
+  const auto* found = std::find(std::begin(kLayoutNames), std::end(kLayoutNames), text);
+  if (found == std::end(kLayoutNames)) {
+    TVM_FFI_THROW(ValueError) << "a layout must be nn, nt, tn or tt, got \"" << text << "\"";
+  }
+  return static_cast<GpuLayout>(found - std::begin(kLayoutNames));
+}
+
+const char* GpuLayoutName(GpuLayout layout) { return kLayoutNames[static_cast<int>(layout)]; }
+
+GpuLoads ParseGpuLoads(const std::string& text, const std::string& where) {
+  return Find(kLoads, text, where);
+}
+
+const char* GpuLoadsName(GpuLoads loads) { return kLoads[static_cast<int>(loads)].name; }
+
+GpuManifest GpuManifest::Parse(const tvm::ffi::String& text) {
+  const JsonReader json = JsonReader::Parse(text, "manifest");
+  const int64_t schema = json.GetInt("schema");
+  if (schema != kGpuManifestSchema) {
+    TVM_FFI_THROW(ValueError) << "the manifest has schema " << schema << ", this library reads "
+                              << kGpuManifestSchema
+                              << "; rebuild the artifact with `moonpoly export`";
+  }
+  GpuManifest out;
+  out.target = json.GetObject("target").GetString("name");
+  out.dtype = json.GetString("dtype");
+  if (json.GetString("op") != "gemm" || (out.dtype != "float16" && out.dtype != "bfloat16")) {
+    TVM_FFI_THROW(ValueError) << "the manifest is for " << json.GetString("op") << "/" << out.dtype
+                              << ", expected gemm/float16 or gemm/bfloat16";
+  }
+  const uint8_t code = static_cast<uint8_t>(out.dtype == "float16" ? kDLFloat : kDLBfloat);
+  out.item = {code, 16, 1};
+  const JsonReader grid = json.GetObject("grid");
+  out.grid = GpuCostGrid(grid.GetInts("k"), grid.GetFloats("load"));
+  const JsonReader machine = json.GetObject("machine");
+  out.machine.num_sms = GetSmall(machine, "num_sms", 1, 4096);
+  out.machine.launch_us = GetPositive(machine, "launch_us");
+  out.machine.overlap_us = GetPositive(machine, "overlap_us");
+  out.machine.overlap_limit_us = GetPositive(machine, "overlap_limit_us");
+  out.machine.l2_bytes = GetPositive(machine, "l2_bytes");
+  out.machine.l2_gbs = GetPositive(machine, "l2_gbs");
+  out.machine.dram_gbs = GetPositive(machine, "dram_gbs");
+  std::set<std::string> names;
+  for (const JsonReader& entry : json.GetObjects("kernels")) {
+    out.kernels.push_back(ReadKernel(entry, out.grid, out.machine.num_sms));
+    if (!names.insert(out.kernels.back().name).second) {
+      TVM_FFI_THROW(ValueError) << entry.where() << " repeats the kernel "
+                                << out.kernels.back().name;
+    }
+  }
+  if (out.kernels.empty() || out.kernels.size() > kMaxKernels) {
+    TVM_FFI_THROW(ValueError) << "the manifest must hold 1.." << kMaxKernels << " kernels, got "
+                              << out.kernels.size();
+  }
+  return out;
+}
+
+}  // namespace moonpoly

@@ -1,0 +1,139 @@
+/*!
+ * \file artifact/gpu_manifest.h
+ * \brief What the manifest of a GPU's artifact says, checked.
+ */
+#ifndef MOONPOLY_ARTIFACT_GPU_MANIFEST_H_
+#define MOONPOLY_ARTIFACT_GPU_MANIFEST_H_
+
+#include <dlpack/dlpack.h>
+#include <tvm/ffi/string.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "artifact/gpu_cost_table.h"
+#include "artifact/json_reader.h"
+
+namespace moonpoly {
+
+/*! \brief How a kernel reads A and B, the most particular first. */
+enum class GpuLoads : uint8_t {
+  /*! \brief By a tensor map of each: k contiguous, rows a multiple of 16 bytes apart. */
+  kTma,
+  /*! \brief By eight tensor maps of each, of every eighth row: k contiguous, rows anywhere. */
+  kRows,
+  /*! \brief By plain loads: any strides, any alignment. */
+  kStrided,
+};
+
+/*! \brief Tensor maps of one operand of a kernel that loads rows. */
+constexpr int kRowMaps = 8;
+
+/*! \brief One argument of a compiled kernel, by the name that the tile program gives it. */
+enum class GpuParam : uint8_t {
+  // x is the operand along the rows of the tensor cores, y the other: eight maps of each.
+  kXMap,
+  kYMap = kXMap + kRowMaps,
+  kA = kYMap + kRowMaps,
+  kB,
+  kC,
+  kWorkspace,
+  kCounters,
+  kM,
+  kN,
+  kK,
+  kLdc,
+  kVectorC,
+  kGrid,
+  kCluster,
+  kSlices,
+  kASkip,
+  kBSkip,
+  kAM,
+  kAK,
+  kBN,
+  kBK,
+};
+constexpr size_t kMaxGpuParams = 40;
+
+/*!
+ * \brief Which dimension of A and of B is contiguous, as BLAS names it: "nt" is A (m, k) and
+ *        B (n, k) with k contiguous in both.
+ */
+enum class GpuLayout : uint8_t { kNn = 0, kNt = 1, kTn = 2, kTt = 3 };
+/*! \brief Throws ValueError unless `text` is one of the four. */
+GpuLayout ParseGpuLayout(const std::string& text);
+const char* GpuLayoutName(GpuLayout layout);
+/*! \brief Throws ValueError, naming `where`, unless `text` is "tma", "rows" or "strided". */
+GpuLoads ParseGpuLoads(const std::string& text, const std::string& where);
+const char* GpuLoadsName(GpuLoads loads);
+
+/*! \brief What it costs to add up the parts of a reduction, in microseconds. */
+struct GpuSplitCost {
+  /*! \brief In clusters of 1, 2, 4 and 8 blocks. */
+  std::array<float, 4> cluster_us;
+  /*! \brief Between slices: once, and for each. */
+  float slices_us, slice_us;
+};
+
+/*! \brief One micro-kernel as the manifest describes it. */
+struct GpuKernelSpec {
+  std::string name;
+  std::string symbol;
+  std::string image;
+  GpuLoads loads;
+  /*! \brief The tile of C: rows and columns. */
+  int32_t um, un;
+  /*! \brief Whether x is B: rows of the tensor cores are columns of C. */
+  bool swapped;
+  /*! \brief Tiles along m and n that the blocks of one cluster cover. */
+  int32_t cluster_m, cluster_n;
+  /*! \brief Whether the reduction is shared by blocks, as many as a launch says. */
+  bool split;
+  int32_t threads;
+  int32_t shared_bytes;
+  int32_t blocks_per_sm;
+  /*! \brief Clusters (blocks where there are none) that the whole GPU holds at once. */
+  int32_t slots;
+  /*! \brief Rows that one load by tensor map fetches, of x and of y. */
+  int32_t box_x, box_y;
+  std::vector<GpuParam> params;
+  /*! \brief Microseconds of a launch with whole reductions, see GpuCostGrid. */
+  std::vector<float> us;
+  GpuSplitCost split_cost;
+
+  int32_t cluster() const { return cluster_m * cluster_n; }
+};
+
+/*! \brief Measured constants of the GPU that the plans are made for. */
+struct GpuMachine {
+  int32_t num_sms;
+  /*! \brief Between two launches of a stream, and how much of it an overlapped launch hides. */
+  float launch_us;
+  float overlap_us;
+  /*! \brief Longer kernels are launched without overlap. */
+  float overlap_limit_us;
+  float l2_bytes;
+  float l2_gbs;
+  float dram_gbs;
+};
+
+struct GpuManifest {
+  std::string target;
+  std::string dtype;
+  /*! \brief The same as tensors carry it. */
+  DLDataType item;
+  GpuCostGrid grid;
+  GpuMachine machine;
+  std::vector<GpuKernelSpec> kernels;
+
+  /*! \brief Throws ValueError naming what is missing or does not fit. */
+  static GpuManifest Parse(const tvm::ffi::String& text);
+};
+
+}  // namespace moonpoly
+
+#endif  // MOONPOLY_ARTIFACT_GPU_MANIFEST_H_

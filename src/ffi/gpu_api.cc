@@ -1,0 +1,112 @@
+/*!
+ * \file ffi/gpu_api.cc
+ * \brief The product on a GPU and the inspection of its plans, as global functions.
+ */
+#include <tvm/ffi/error.h>
+#include <tvm/ffi/reflection/registry.h>
+
+#include <string>
+
+#include "artifact/gpu_kernel_set.h"
+#include "launch/cuda/gemm.h"
+#include "launch/tensor_check.h"
+#include "select/gpu_selector.h"
+
+namespace moonpoly {
+
+namespace ffi = tvm::ffi;
+
+namespace {
+
+GpuProblem ToProblem(int64_t m, int64_t n, int64_t k, const ffi::String& layout,
+                     const ffi::String& access, bool overlap) {
+  constexpr int64_t kMaxExtent = (int64_t{1} << 31) - 1;
+  for (int64_t extent : {m, n, k}) {
+    if (extent < 0 || extent > kMaxExtent) {
+      TVM_FFI_THROW(ValueError) << "an extent must be 0..2^31-1, got " << extent;
+    }
+  }
+  return {m, n, k, ParseGpuLayout(layout), ParseGpuLoads(access, "access"), overlap};
+}
+
+ffi::String PlanJson(const GpuKernelSet& ks, int64_t m, int64_t n, int64_t k,
+                     const ffi::String& layout, const ffi::String& access, bool overlap,
+                     int64_t cost_model) {
+  const GpuProblem problem = ToProblem(m, n, k, layout, access, overlap);
+  return GpuPlanToJson(*ks.get(), SelectGpuPlan(*ks.get(), problem, ToCostModel(cost_model)));
+}
+
+ffi::Array<ffi::String> AllPlansJson(const GpuKernelSet& ks, int64_t m, int64_t n, int64_t k,
+                                     const ffi::String& layout, const ffi::String& access,
+                                     bool overlap) {
+  ffi::Array<ffi::String> out;
+  const GpuProblem problem = ToProblem(m, n, k, layout, access, overlap);
+  for (const GpuPlan& plan : EnumerateGpuPlans(*ks.get(), problem)) {
+    out.push_back(GpuPlanToJson(*ks.get(), plan));
+  }
+  return out;
+}
+
+void Gemm(const GpuKernelSet& ks, DLTensor* a, DLTensor* b, DLTensor* c, bool overlap) {
+  const GpuMatmul matmul = BindGpuMatmul(*ks.get(), a, b, c, overlap);
+  LaunchGpuMatmul(*ks.get(), matmul, CachedGpuPlan(*ks.get(), matmul.problem),
+                  CurrentStream(matmul.device));
+}
+
+void RunPlan(const GpuKernelSet& ks, const ffi::String& text, DLTensor* a, DLTensor* b,
+             DLTensor* c) {
+  const GpuPlan plan = GpuPlanFromJson(*ks.get(), text);
+  const GpuMatmul matmul = BindGpuMatmul(*ks.get(), a, b, c, plan.problem.overlap);
+  if (!(matmul.problem == plan.problem)) {
+    TVM_FFI_THROW(ValueError) << "the plan is for " << plan.problem.m << "x" << plan.problem.n
+                              << "x" << plan.problem.k << " " << GpuLayoutName(plan.problem.layout)
+                              << " " << GpuLoadsName(plan.problem.access) << ", the tensors are "
+                              << matmul.problem.m << "x" << matmul.problem.n << "x"
+                              << matmul.problem.k << " " << GpuLayoutName(matmul.problem.layout)
+                              << " " << GpuLoadsName(matmul.problem.access);
+  }
+  LaunchGpuMatmul(*ks.get(), matmul, plan, CurrentStream(matmul.device));
+}
+
+ffi::String DeviceName(int64_t ordinal) {
+  const cuda::Driver& driver = cuda::GetDriver();
+  cuda::Device device = 0;
+  char name[256] = "";
+  cuda::Check(driver.cuDeviceGet(&device, static_cast<int>(ordinal)), "cuDeviceGet");
+  cuda::Check(driver.cuDeviceGetName(name, sizeof(name), device), "cuDeviceGetName");
+  return ffi::String(name);
+}
+
+int64_t DeviceAttributeOf(int64_t ordinal, cuda::DeviceAttribute attribute) {
+  const cuda::Driver& driver = cuda::GetDriver();
+  cuda::Device device = 0;
+  int value = 0;
+  cuda::Check(driver.cuDeviceGet(&device, static_cast<int>(ordinal)), "cuDeviceGet");
+  cuda::Check(driver.cuDeviceGetAttribute(&value, attribute, device), "cuDeviceGetAttribute");
+  return value;
+}
+
+}  // namespace
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  namespace refl = tvm::ffi::reflection;
+  refl::ObjectDef<GpuKernelSetObj>();
+  refl::GlobalDef()
+      .def("moonpoly.GpuKernelSet",
+           [](const ffi::String& manifest, const GpuKernelSetObj::Images& images) {
+             return GpuKernelSet(GpuManifest::Parse(manifest), images);
+           })
+      .def("moonpoly.gpu_plan", PlanJson)
+      .def("moonpoly.gpu_enumerate_plans", AllPlansJson)
+      .def("moonpoly.gpu_gemm", Gemm)
+      .def("moonpoly.gpu_run_plan", RunPlan)
+      .def("moonpoly.gpu_name", DeviceName)
+      .def("moonpoly.gpu_num_sms",
+           [](int64_t device) { return DeviceAttributeOf(device, cuda::kMultiprocessors); })
+      .def("moonpoly.gpu_capability", [](int64_t device) {
+        return 10 * DeviceAttributeOf(device, cuda::kMajor) +
+               DeviceAttributeOf(device, cuda::kMinor);
+      });
+}
+
+}  // namespace moonpoly

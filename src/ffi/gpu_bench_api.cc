@@ -1,0 +1,146 @@
+/*!
+ * \file ffi/gpu_bench_api.cc
+ * \brief Measurements on a GPU that have to be taken without Python in between.
+ */
+#include <tvm/ffi/container/array.h>
+#include <tvm/ffi/container/shape.h>
+#include <tvm/ffi/container/tensor.h>
+#include <tvm/ffi/error.h>
+#include <tvm/ffi/reflection/registry.h>
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "artifact/gpu_kernel_set.h"
+#include "launch/cuda/gemm.h"
+#include "launch/cuda/graph.h"
+#include "select/gpu_selector.h"
+
+namespace moonpoly {
+
+namespace ffi = tvm::ffi;
+
+namespace {
+
+cuda::Stream ToStream(int64_t handle) { return reinterpret_cast<cuda::Stream>(handle); }
+
+ffi::Tensor ToTensor(const std::vector<double>& values) {
+  struct Allocator {
+    void AllocData(DLTensor* tensor) { tensor->data = new double[tensor->shape[0]]; }
+    void FreeData(DLTensor* tensor) { delete[] static_cast<double*>(tensor->data); }
+  };
+  const int64_t count = static_cast<int64_t>(values.size());
+  ffi::Tensor out = ffi::Tensor::FromNDAlloc(Allocator(), ffi::ShapeView(&count, 1),
+                                             DLDataType{kDLFloat, 64, 1}, DLDevice{kDLCPU, 0});
+  std::copy(values.begin(), values.end(), static_cast<double*>(out.data_ptr()));
+  return out;
+}
+
+// The operands rotate: call i uses set i modulo their number.
+GpuGraph CapturePlan(const GpuKernelSet& ks, const ffi::String& text,
+                     const ffi::Array<ffi::Tensor>& a, const ffi::Array<ffi::Tensor>& b,
+                     const ffi::Array<ffi::Tensor>& c, int64_t calls, int64_t stream_handle) {
+  if (a.size() == 0 || b.size() != a.size() || c.size() != a.size()) {
+    TVM_FFI_THROW(ValueError) << "expected as many A as B and C, got " << a.size() << ", "
+                              << b.size() << " and " << c.size();
+  }
+  const GpuPlan plan = GpuPlanFromJson(*ks.get(), text);
+  const cuda::Stream stream = ToStream(stream_handle);
+  std::vector<GpuMatmul> sets;
+  for (size_t i = 0; i < a.size(); ++i) {
+    sets.push_back(BindGpuMatmul(*ks.get(), a[i].GetDLTensorPtr(), b[i].GetDLTensorPtr(),
+                                 c[i].GetDLTensorPtr(), plan.problem.overlap));
+    if (!(sets.back().problem == plan.problem)) {
+      TVM_FFI_THROW(ValueError) << "the plan is for another problem than the tensors of set " << i;
+    }
+  }
+  const int device = sets[0].device;
+  cuda::UseDevice(device);
+  ks->Functions(device, stream);
+  BeginCapture(device, stream);
+  for (int64_t i = 0; i < calls; ++i) {
+    LaunchGpuMatmul(*ks.get(), sets[i % sets.size()], plan, stream);
+  }
+  return EndCapture(device, stream);
+}
+
+ffi::Tensor Time(const ffi::Array<GpuGraph>& graphs, const ffi::Shape& replays, int64_t rounds,
+                 int64_t stream) {
+  if (graphs.size() != replays.size()) {
+    TVM_FFI_THROW(ValueError) << "expected a number of replays for each of " << graphs.size()
+                              << " graphs, got " << replays.size();
+  }
+  std::vector<TimedGraph> timed;
+  for (size_t i = 0; i < graphs.size(); ++i) timed.push_back({graphs[i], replays[i]});
+  return ToTensor(TimeGraphs(timed, rounds, ToStream(stream)));
+}
+
+// Microseconds of each selection for the problems (m, n, k) in `flat`.
+ffi::Tensor BenchSelect(const GpuKernelSet& ks, const ffi::Shape& flat, const ffi::String& layout,
+                        bool cached) {
+  using Clock = std::chrono::steady_clock;
+  const auto micros_since = [](Clock::time_point start) {
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  };
+  if (flat.size() % 3 != 0) {
+    TVM_FFI_THROW(ValueError) << "expected triples m, n, k, got " << flat.size() << " extents";
+  }
+  // A look-up is shorter than the clock's step: many are timed together.
+  constexpr int kLookups = 1000, kSelections = 3;
+  volatile float sink = 0.0f;
+  std::vector<double> us;
+  for (size_t i = 0; i < flat.size(); i += 3) {
+    const GpuLoads access = flat[i + 2] % 8 == 0 ? GpuLoads::kTma : GpuLoads::kRows;
+    const GpuProblem problem{flat[i], flat[i + 1], flat[i + 2], ParseGpuLayout(layout),
+                             access,  true};
+    if (cached) {
+      sink = CachedGpuPlan(*ks.get(), problem).predicted_us;
+      const Clock::time_point start = Clock::now();
+      for (int j = 0; j < kLookups; ++j) sink = CachedGpuPlan(*ks.get(), problem).predicted_us;
+      us.push_back(micros_since(start) / kLookups);
+      continue;
+    }
+    // The median of three: an interrupt during one is not the selector's time.
+    double times[kSelections];
+    for (double& time : times) {
+      const Clock::time_point start = Clock::now();
+      sink = SelectGpuPlan(*ks.get(), problem).predicted_us;
+      time = micros_since(start);
+    }
+    std::sort(times, times + kSelections);
+    us.push_back(times[kSelections / 2]);
+  }
+  (void)sink;
+  return ToTensor(us);
+}
+
+int64_t CreateStream(int64_t device) {
+  constexpr unsigned kNonBlocking = 1;
+  cuda::UseDevice(static_cast<int>(device));
+  cuda::Stream stream = nullptr;
+  cuda::Check(cuda::GetDriver().cuStreamCreate(&stream, kNonBlocking), "cuStreamCreate");
+  return reinterpret_cast<int64_t>(stream);
+}
+
+}  // namespace
+
+TVM_FFI_STATIC_INIT_BLOCK() {
+  namespace refl = tvm::ffi::reflection;
+  refl::ObjectDef<GpuGraphObj>();
+  refl::GlobalDef()
+      .def("moonpoly.gpu_create_stream", CreateStream)
+      .def("moonpoly.gpu_begin_capture",
+           [](int64_t device, int64_t stream) {
+             BeginCapture(static_cast<int>(device), ToStream(stream));
+           })
+      .def("moonpoly.gpu_end_capture",
+           [](int64_t device, int64_t stream) {
+             return EndCapture(static_cast<int>(device), ToStream(stream));
+           })
+      .def("moonpoly.gpu_capture_plan", CapturePlan)
+      .def("moonpoly.gpu_time", Time)
+      .def("moonpoly.gpu_bench_select", BenchSelect);
+}
+
+}  // namespace moonpoly

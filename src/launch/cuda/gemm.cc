@@ -1,0 +1,219 @@
+/*!
+ * \file launch/cuda/gemm.cc
+ */
+#include "launch/cuda/gemm.h"
+
+#include <tvm/ffi/extra/c_env_api.h>
+
+#include <array>
+
+#include "launch/cuda/tensor_map.h"
+#include "launch/cuda/workspace.h"
+
+namespace moonpoly {
+
+namespace {
+
+constexpr int64_t kItemBytes = 2;
+constexpr uintptr_t kLoadBytes = 16;
+
+void* Offset(void* data, int64_t items) { return static_cast<char*>(data) + items * kItemBytes; }
+
+/*! \brief A dense operand, as the kernels that load by themselves get it. */
+struct Operand {
+  /*! \brief At a multiple of 16 bytes, with the items that lie between it and the operand. */
+  void* aligned;
+  int32_t skip;
+  /*! \brief Items from one index of m (or n) to the next, and from one of k to the next. */
+  int64_t line, step;
+  void* data;
+};
+
+Operand MakeOperand(void* data, int64_t line, int64_t step) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(data);
+  const uintptr_t over = address % kLoadBytes;
+  return {reinterpret_cast<void*>(address - over), static_cast<int32_t>(over / kItemBytes), line,
+          step, data};
+}
+
+using Maps = std::array<cuda::TensorMap, kRowMaps>;
+
+/*! \brief Everything that a kernel may ask for, under the names of GpuParam. */
+struct Arguments {
+  Maps x_maps, y_maps;
+  Operand a, b;
+  void* c;
+  Workspace workspace;
+  int32_t m, n, k;
+  int32_t ldc, vector_c;
+  int32_t grid, cluster, slices;
+
+  void* Find(GpuParam param) {
+    switch (param) {
+      case GpuParam::kA:
+        return &a.aligned;
+      case GpuParam::kB:
+        return &b.aligned;
+      case GpuParam::kC:
+        return &c;
+      case GpuParam::kWorkspace:
+        return &workspace.sums;
+      case GpuParam::kCounters:
+        return &workspace.counters;
+      case GpuParam::kM:
+        return &m;
+      case GpuParam::kN:
+        return &n;
+      case GpuParam::kK:
+        return &k;
+      case GpuParam::kLdc:
+        return &ldc;
+      case GpuParam::kVectorC:
+        return &vector_c;
+      case GpuParam::kGrid:
+        return &grid;
+      case GpuParam::kCluster:
+        return &cluster;
+      case GpuParam::kSlices:
+        return &slices;
+      case GpuParam::kASkip:
+        return &a.skip;
+      case GpuParam::kBSkip:
+        return &b.skip;
+      case GpuParam::kAM:
+        return &a.line;
+      case GpuParam::kAK:
+        return &a.step;
+      case GpuParam::kBN:
+        return &b.line;
+      case GpuParam::kBK:
+        return &b.step;
+      default:
+        return param < GpuParam::kYMap
+                   ? &x_maps[static_cast<int>(param) - static_cast<int>(GpuParam::kXMap)]
+                   : &y_maps[static_cast<int>(param) - static_cast<int>(GpuParam::kYMap)];
+    }
+  }
+};
+
+bool KContiguousInA(GpuLayout layout) { return (static_cast<int>(layout) & 2) == 0; }
+bool KContiguousInB(GpuLayout layout) { return (static_cast<int>(layout) & 1) != 0; }
+
+// Elements of a row of C that kernels may store at once.
+int32_t VectorOf(const void* c, int64_t ldc, int64_t cols) {
+  const uint64_t places = reinterpret_cast<uintptr_t>(c) / kItemBytes | static_cast<uint64_t>(ldc) |
+                          static_cast<uint64_t>(cols);
+  return places % 8 == 0 ? 8 : places % 2 == 0 ? 2 : 1;
+}
+
+// Elements of k in one load by tensor map.
+constexpr int32_t kStep = 64;
+
+cuda::MappedMatrix WholeMatrix(const GpuKernelSetObj& ks, const Operand& operand, int64_t lines,
+                               int64_t k, int32_t box) {
+  cuda::MappedMatrix matrix{};
+  matrix.address = operand.data;
+  matrix.inner = k;
+  matrix.outer = lines;
+  matrix.stride = operand.line;
+  matrix.box_inner = kStep;
+  matrix.box_outer = box;
+  matrix.type = ks.manifest().item.code == kDLFloat ? cuda::kMapFloat16 : cuda::kMapBfloat16;
+  return matrix;
+}
+
+// Map j sees lines 8 i + j as rows of their own, which begin eight lines apart: a multiple of 16
+// bytes whatever a line is. A row ends with its line, so that what lies behind arrives as zeros.
+void FillRowMaps(const GpuKernelSetObj& ks, const Operand& operand, int64_t lines, int64_t k,
+                 int32_t box, Maps* maps) {
+  cuda::MappedMatrix matrix = WholeMatrix(ks, operand, lines, k, box);
+  matrix.address = operand.aligned;
+  matrix.stride = kRowMaps * operand.line;
+  for (int j = 0; j < kRowMaps; ++j) {
+    // A map without lines is never read within its one element.
+    const bool some = lines > j;
+    matrix.inner = some ? operand.skip + j * operand.line + k : 1;
+    matrix.outer = some ? (lines - j + kRowMaps - 1) / kRowMaps : 1;
+    (*maps)[j] = cuda::CachedTensorMap(matrix);
+  }
+}
+
+void FillMaps(const GpuKernelSetObj& ks, const GpuKernelSpec& kernel, Arguments* arguments) {
+  const Operand& x = kernel.swapped ? arguments->b : arguments->a;
+  const Operand& y = kernel.swapped ? arguments->a : arguments->b;
+  const int64_t x_lines = kernel.swapped ? arguments->n : arguments->m;
+  const int64_t y_lines = kernel.swapped ? arguments->m : arguments->n;
+  const int64_t k = arguments->k;
+  if (kernel.loads == GpuLoads::kTma) {
+    arguments->x_maps[0] = cuda::CachedTensorMap(WholeMatrix(ks, x, x_lines, k, kernel.box_x));
+    arguments->y_maps[0] = cuda::CachedTensorMap(WholeMatrix(ks, y, y_lines, k, kernel.box_y));
+  } else if (kernel.loads == GpuLoads::kRows) {
+    FillRowMaps(ks, x, x_lines, k, kernel.box_x, &arguments->x_maps);
+    FillRowMaps(ks, y, y_lines, k, kernel.box_y, &arguments->y_maps);
+  }
+}
+
+void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuRegion& region,
+                  cuda::Function function, bool overlap, cuda::Stream stream) {
+  const GpuKernelSpec& kernel = ks.kernel(region.kernel);
+  const GpuProblem& problem = matmul.problem;
+  const bool k_in_a = KContiguousInA(problem.layout), k_in_b = KContiguousInB(problem.layout);
+  const int64_t a_m = k_in_a ? matmul.lda : 1, a_k = k_in_a ? 1 : matmul.lda;
+  const int64_t b_n = k_in_b ? matmul.ldb : 1, b_k = k_in_b ? 1 : matmul.ldb;
+  const GpuTiling tiling = TilingOf(kernel, region.rows(), region.cols(), region.split);
+  Arguments arguments;
+  arguments.a = MakeOperand(Offset(matmul.a, region.m0 * a_m), a_m, a_k);
+  arguments.b = MakeOperand(Offset(matmul.b, region.n0 * b_n), b_n, b_k);
+  arguments.c = Offset(matmul.c, region.m0 * matmul.ldc + region.n0);
+  arguments.m = static_cast<int32_t>(region.rows());
+  arguments.n = static_cast<int32_t>(region.cols());
+  arguments.k = static_cast<int32_t>(problem.k);
+  arguments.ldc = static_cast<int32_t>(matmul.ldc);
+  arguments.vector_c = VectorOf(arguments.c, matmul.ldc, region.cols());
+  arguments.grid = static_cast<int32_t>(tiling.blocks);
+  arguments.cluster = region.split.cluster;
+  arguments.slices = region.split.slices;
+  FillMaps(ks, kernel, &arguments);
+  if (kernel.split) {
+    arguments.workspace = WorkspaceOf(kernel, region, matmul.device, stream);
+  }
+  std::array<void*, kMaxGpuParams> addresses;
+  for (size_t i = 0; i < kernel.params.size(); ++i) {
+    addresses[i] = arguments.Find(kernel.params[i]);
+  }
+  cuda::Launch(function, static_cast<unsigned>(tiling.blocks),
+               static_cast<unsigned>(kernel.threads), static_cast<unsigned>(kernel.shared_bytes),
+               static_cast<unsigned>(kernel.cluster() * region.split.cluster), overlap, stream,
+               addresses.data());
+}
+
+void FillZero(const GpuMatmul& matmul, cuda::Stream stream) {
+  cuda::Check(cuda::GetDriver().cuMemsetD2D8Async(
+                  reinterpret_cast<cuda::DevicePtr>(matmul.c), matmul.ldc * kItemBytes, 0,
+                  matmul.problem.n * kItemBytes, matmul.problem.m, stream),
+              "cuMemsetD2D8Async");
+}
+
+}  // namespace
+
+void LaunchGpuMatmul(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuPlan& plan,
+                     cuda::Stream stream) {
+  const GpuProblem& problem = matmul.problem;
+  if (problem.m == 0 || problem.n == 0) return;
+  cuda::UseDevice(matmul.device);
+  if (problem.k == 0) {
+    FillZero(matmul, stream);
+    return;
+  }
+  const std::vector<cuda::Function>& functions = ks.Functions(matmul.device, stream);
+  for (int i = 0; i < plan.num_regions; ++i) {
+    const GpuRegion& region = plan.regions[i];
+    LaunchRegion(ks, matmul, region, functions[region.kernel], plan.overlap, stream);
+  }
+}
+
+cuda::Stream CurrentStream(int device) {
+  return static_cast<cuda::Stream>(TVMFFIEnvGetStream(kDLCUDA, device));
+}
+
+}  // namespace moonpoly

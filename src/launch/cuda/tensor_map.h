@@ -1,0 +1,43 @@
+/*!
+ * \file launch/cuda/tensor_map.h
+ * \brief Tensor maps of matrices, encoded once for each address and shape.
+ */
+#ifndef MOONPOLY_LAUNCH_CUDA_TENSOR_MAP_H_
+#define MOONPOLY_LAUNCH_CUDA_TENSOR_MAP_H_
+
+#include <cstdint>
+
+#include "cuda/driver.h"
+
+namespace moonpoly {
+namespace cuda {
+
+/*! \brief A matrix of 2-byte elements whose dimension `inner` is contiguous. */
+struct MappedMatrix {
+  void* address;
+  int64_t inner, outer;
+  /*! \brief Elements from one index of `outer` to the next: a multiple of 8. */
+  int64_t stride;
+  /*! \brief The block that one load fetches. */
+  int32_t box_inner, box_outer;
+  TensorMapType type;
+
+  bool operator==(const MappedMatrix& other) const {
+    return address == other.address && inner == other.inner && outer == other.outer &&
+           stride == other.stride && box_inner == other.box_inner && box_outer == other.box_outer &&
+           type == other.type;
+  }
+};
+
+/*!
+ * \brief The map of a matrix, with rows of 128 bytes swizzled and zeros outside the matrix.
+ *
+ * Kept in this thread's memory, which holds a bounded number of them: copy it before asking for
+ * another. Throws RuntimeError if the driver refuses it.
+ */
+const TensorMap& CachedTensorMap(const MappedMatrix& matrix);
+
+}  // namespace cuda
+}  // namespace moonpoly
+
+#endif  // MOONPOLY_LAUNCH_CUDA_TENSOR_MAP_H_

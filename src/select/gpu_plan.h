@@ -1,0 +1,102 @@
+/*!
+ * \file select/gpu_plan.h
+ * \brief A matrix product on a GPU, and the plan that is made for it.
+ */
+#ifndef MOONPOLY_SELECT_GPU_PLAN_H_
+#define MOONPOLY_SELECT_GPU_PLAN_H_
+
+#include <tvm/ffi/string.h>
+
+#include <array>
+#include <cstdint>
+
+#include "artifact/gpu_kernel_set.h"
+
+namespace moonpoly {
+
+/*! \brief C(m, n) = A(m, k) B(k, n), with what of the operands decides which kernels can serve. */
+struct GpuProblem {
+  int64_t m;
+  int64_t n;
+  int64_t k;
+  GpuLayout layout;
+  /*! \brief The most particular way in which A and B can both be read. */
+  GpuLoads access;
+  /*! \brief Whether launches may overlap the end of what comes before them in the stream. */
+  bool overlap;
+
+  bool operator==(const GpuProblem& other) const {
+    return m == other.m && n == other.n && k == other.k && layout == other.layout &&
+           access == other.access && overlap == other.overlap;
+  }
+};
+
+/*! \brief The shape of the cut, named as on a CPU. */
+enum class GpuPattern : int32_t {
+  kI,    // one region
+  kII,   // two bands of rows
+  kIII,  // two strips of columns
+  kK,    // one region, its reduction shared by several blocks
+};
+
+const char* GpuPatternName(GpuPattern pattern);
+
+/*!
+ * \brief How a reduction is shared: blocks of a cluster add up in shared memory, clusters that
+ *        each have a slice through a workspace, all in the one launch and in a fixed order.
+ */
+struct GpuSplit {
+  int32_t cluster;
+  int32_t slices;
+
+  int32_t blocks() const { return cluster * slices; }
+};
+constexpr GpuSplit kWholeReduction = {1, 1};
+
+/*! \brief A rectangle of the output, given to one micro-kernel in one launch. */
+struct GpuRegion {
+  int64_t m0, m1, n0, n1;
+  int32_t kernel;
+  GpuSplit split;
+  /*! \brief Predicted microseconds of the launch by itself. */
+  float us;
+
+  int64_t rows() const { return m1 - m0; }
+  int64_t cols() const { return n1 - n0; }
+};
+
+/*! \brief How the tiles of a region lie on the GPU. */
+struct GpuTiling {
+  /*! \brief Tiles, in those groups that a cluster covers where it shares loads. */
+  int64_t tiles;
+  /*! \brief Rounds of what the GPU holds at once; may be broken. */
+  float waves;
+  /*! \brief Blocks that are launched. */
+  int64_t blocks;
+};
+GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuSplit split);
+
+constexpr int kMaxGpuRegions = 2;
+
+struct GpuPlan {
+  GpuProblem problem;
+  GpuPattern pattern;
+  int32_t num_regions;
+  /*! \brief Whether the launches overlap: pays for short kernels only. */
+  bool overlap;
+  float predicted_us;
+  std::array<GpuRegion, kMaxGpuRegions> regions;
+};
+
+/*! \brief Whether a kernel can read the operands of this problem. */
+bool CanServe(const GpuKernelSpec& kernel, const GpuProblem& problem);
+
+/*! \brief All numbers of a plan as JSON. */
+tvm::ffi::String GpuPlanToJson(const GpuKernelSetObj& ks, const GpuPlan& plan);
+
+/*! \brief Read what GpuPlanToJson wrote. Throws ValueError for what can't be run. */
+GpuPlan GpuPlanFromJson(const GpuKernelSetObj& ks, const tvm::ffi::String& text);
+
+}  // namespace moonpoly
+
+#endif  // MOONPOLY_SELECT_GPU_PLAN_H_

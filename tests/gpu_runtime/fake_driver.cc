@@ -1,0 +1,387 @@
+// A CUDA driver without a GPU: device memory is the host's, and a launch computes what the blocks
+// of a tiled matrix product would, one by one. It checks what a real driver checks of tensor maps.
+//
+// An image is text: "um un box_x box_y swapped cluster_p cluster_q split". The kernels and what
+// they take: "tma" (x_map, y_map), "rows" (x_map…x_map7, y_map…y_map7, a_skip, b_skip, a_m, b_n),
+// "strided" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k); then all of them (c, m, n, k, ldc,
+// vector_c, grid), and those with "split" (workspace, counters, cluster, slices).
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int kInvalidValue = 1, kNotReady = 600;
+
+struct Map {
+  void* address;
+  uint64_t inner, outer, stride_bytes;
+  uint32_t box_inner, box_outer;
+};
+
+struct Kernel {
+  std::string symbol;
+  int um, un, box_x, box_y, swapped, cluster_p, cluster_q, split;
+  int shared_bytes = 0;
+};
+
+struct Attribute {
+  int id, pad;
+  unsigned value[16];
+};
+
+struct Config {
+  unsigned grid[3], block[3], shared_bytes;
+  void* stream;
+  Attribute* attributes;
+  unsigned num_attributes;
+};
+
+std::vector<Kernel*> modules;
+std::string log_text;
+bool capturing = false;
+int num_maps = 0;
+
+float FromHalf(uint16_t half) {
+  const uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31, mantissa = half & 1023;
+  if (exponent == 0) {
+    const float value = static_cast<float>(mantissa) / 16777216.0f;
+    return sign != 0 ? -value : value;
+  }
+  const uint32_t bits = sign | (exponent + 112) << 23 | mantissa << 13;
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+// Round to nearest even; values of the tests stay within half's range.
+uint16_t ToHalf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
+  const float magnitude = value < 0 ? -value : value;
+  if (magnitude < 6.103515625e-5f) {
+    const float scaled = magnitude * 16777216.0f;
+    uint32_t whole = static_cast<uint32_t>(scaled);
+    const float rest = scaled - static_cast<float>(whole);
+    whole += rest > 0.5f || (rest == 0.5f && (whole & 1) != 0);
+    return static_cast<uint16_t>(sign | whole);
+  }
+  const uint32_t rounded = (bits & 0x7fffffffu) + 0xfffu + (bits >> 13 & 1);
+  return static_cast<uint16_t>(sign | ((rounded >> 13) - (112u << 10)));
+}
+
+float Load(const Map& map, int64_t outer, int64_t inner) {
+  if (outer >= static_cast<int64_t>(map.outer) || inner >= static_cast<int64_t>(map.inner))
+    return 0;
+  const char* row = static_cast<const char*>(map.address) + outer * map.stride_bytes;
+  return FromHalf(reinterpret_cast<const uint16_t*>(row)[inner]);
+}
+
+// An operand as a kernel sees it: element (line, k), zero outside.
+struct Operand {
+  std::vector<Map> maps;
+  const uint16_t* items = nullptr;
+  int64_t lines = 0, depth = 0, skip = 0, line = 0, step = 0;
+
+  float At(int64_t i, int64_t k) const {
+    if (maps.size() == 1) return Load(maps[0], i, k);
+    if (maps.size() == 8) return Load(maps[i % 8], i / 8, skip + i % 8 * line + k);
+    return i < lines && k < depth ? FromHalf(items[skip + i * line + k * step]) : 0.0f;
+  }
+};
+
+struct Call {
+  Operand x, y;
+  uint16_t* c;
+  int m, n, k, ldc, vector_c, grid, cluster = 1, slices = 1;
+  float* workspace = nullptr;
+  int* counters = nullptr;
+};
+
+/*! Reads arguments in their order. */
+class Reader {
+ public:
+  explicit Reader(void** arguments) : arguments_(arguments) {}
+  template <typename T>
+  T Next() {
+    T value;
+    std::memcpy(&value, *arguments_++, sizeof(value));
+    return value;
+  }
+
+ private:
+  void** arguments_;
+};
+
+Call ReadCall(const Kernel& kernel, void** arguments) {
+  Reader reader(arguments);
+  Call call{};
+  Operand a, b;
+  if (kernel.symbol == "strided") {
+    for (Operand* each : {&a, &b}) {
+      each->items = reader.Next<const uint16_t*>();
+      each->skip = reader.Next<int>();
+      each->line = reader.Next<int64_t>();
+      each->step = reader.Next<int64_t>();
+    }
+  } else {
+    const int maps = kernel.symbol == "rows" ? 8 : 1;
+    for (Operand* each : {&call.x, &call.y}) {
+      for (int i = 0; i < maps; ++i) each->maps.push_back(reader.Next<Map>());
+    }
+    if (maps == 8) {
+      Operand& of_a = kernel.swapped != 0 ? call.y : call.x;
+      Operand& of_b = kernel.swapped != 0 ? call.x : call.y;
+      of_a.skip = reader.Next<int>();
+      of_b.skip = reader.Next<int>();
+      of_a.line = reader.Next<int64_t>();
+      of_b.line = reader.Next<int64_t>();
+    }
+  }
+  call.c = reader.Next<uint16_t*>();
+  call.m = reader.Next<int>();
+  call.n = reader.Next<int>();
+  call.k = reader.Next<int>();
+  call.ldc = reader.Next<int>();
+  call.vector_c = reader.Next<int>();
+  call.grid = reader.Next<int>();
+  if (kernel.split != 0) {
+    call.workspace = reader.Next<float*>();
+    call.counters = reader.Next<int*>();
+    call.cluster = reader.Next<int>();
+    call.slices = reader.Next<int>();
+  }
+  if (kernel.symbol == "strided") {
+    a.lines = call.m;
+    b.lines = call.n;
+    a.depth = b.depth = call.k;
+    call.x = kernel.swapped != 0 ? b : a;
+    call.y = kernel.swapped != 0 ? a : b;
+  }
+  return call;
+}
+
+// The slice's part of a tile; the last slice to come adds up what all left in the workspace.
+void ComputeTile(const Kernel& kernel, const Call& call, int64_t tile, int64_t m0, int64_t n0,
+                 int slice) {
+  const int64_t steps = (call.k + 63) / 64;
+  const int64_t first = slice * steps / call.slices * 64;
+  const int64_t last = std::min<int64_t>(call.k, (slice + 1) * steps / call.slices * 64);
+  const int64_t tiles = call.grid / (call.cluster * call.slices);
+  float* parts = call.workspace;
+  for (int64_t i = 0; i < kernel.um; ++i) {
+    for (int64_t j = 0; j < kernel.un; ++j) {
+      const int64_t x = kernel.swapped != 0 ? n0 + j : m0 + i;
+      const int64_t y = kernel.swapped != 0 ? m0 + i : n0 + j;
+      float sum = 0;
+      for (int64_t k = first; k < last; ++k) sum += call.x.At(x, k) * call.y.At(y, k);
+      if (call.slices > 1) {
+        const int64_t place = i * kernel.un + j, area = int64_t{kernel.um} * kernel.un;
+        parts[(slice * tiles + tile) * area + place] = sum;
+        if (call.counters[tile * call.cluster] != call.slices - 1) continue;
+        sum = 0;
+        for (int s = 0; s < call.slices; ++s) sum += parts[(s * tiles + tile) * area + place];
+      }
+      if (m0 + i < call.m && n0 + j < call.n) call.c[(m0 + i) * call.ldc + n0 + j] = ToHalf(sum);
+    }
+  }
+  if (call.slices > 1) {
+    int* counter = call.counters + tile * call.cluster;
+    *counter = *counter == call.slices - 1 ? 0 : *counter + 1;
+  }
+}
+
+void ComputeAll(const Kernel& kernel, const Call& call) {
+  const int along_m = kernel.swapped != 0 ? kernel.cluster_q : kernel.cluster_p;
+  const int along_n = kernel.swapped != 0 ? kernel.cluster_p : kernel.cluster_q;
+  const int64_t wide_m = int64_t{kernel.um} * along_m, wide_n = int64_t{kernel.un} * along_n;
+  const int64_t bands = (call.m + wide_m - 1) / wide_m, strips = (call.n + wide_n - 1) / wide_n;
+  const int64_t clusters = call.grid / (along_m * along_n * call.cluster);
+  const int64_t tiles = bands * strips;
+  // Split kernels have a cluster for each tile and slice, the others walk on.
+  const int64_t stride = kernel.split != 0 ? clusters : std::max<int64_t>(clusters, 1);
+  for (int64_t cluster = 0; cluster < clusters; ++cluster) {
+    const int slice = kernel.split != 0 ? static_cast<int>(cluster / tiles) : 0;
+    for (int64_t tile = kernel.split != 0 ? cluster % tiles : cluster; tile < tiles;
+         tile += kernel.split != 0 ? tiles : stride) {
+      for (int i = 0; i < along_m; ++i) {
+        for (int j = 0; j < along_n; ++j) {
+          ComputeTile(kernel, call, tile, tile % bands * wide_m + i * kernel.um,
+                      tile / bands * wide_n + j * kernel.un, slice);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+// For the test: what was launched since the last call, a line each.
+const char* fake_log() {
+  static std::string out;
+  out.swap(log_text);
+  log_text.clear();
+  return out.c_str();
+}
+int fake_num_maps() { return num_maps; }
+
+int cuInit(unsigned) { return 0; }
+int cuGetErrorString(int error, const char** text) {
+  *text = error == kInvalidValue ? "invalid argument" : "other";
+  return 0;
+}
+int cuDeviceGet(int* device, int ordinal) {
+  *device = ordinal;
+  return ordinal == 0 ? 0 : 101;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  *value = attribute == 16 ? 132 : attribute == 75 ? 9 : 0;
+  return 0;
+}
+int cuDeviceGetName(char* name, int length, int) {
+  std::snprintf(name, length, "pretended GPU");
+  return 0;
+}
+int cuDevicePrimaryCtxRetain(void** context, int) {
+  static int place;
+  *context = &place;
+  return 0;
+}
+int cuCtxGetCurrent(void** context) { return *context = nullptr, 0; }
+int cuCtxSetCurrent(void*) { return 0; }
+int cuModuleLoadData(void** module, const void* image) {
+  auto* kernel = new Kernel;
+  const int read =
+      std::sscanf(static_cast<const char*>(image), "%d %d %d %d %d %d %d %d", &kernel->um,
+                  &kernel->un, &kernel->box_x, &kernel->box_y, &kernel->swapped, &kernel->cluster_p,
+                  &kernel->cluster_q, &kernel->split);
+  if (read != 8) return 200;
+  modules.push_back(kernel);
+  *module = kernel;
+  return 0;
+}
+int cuModuleGetFunction(void** function, void* module, const char* name) {
+  auto* kernel = static_cast<Kernel*>(module);
+  kernel->symbol = name;
+  if (kernel->symbol != "tma" && kernel->symbol != "rows" && kernel->symbol != "strided")
+    return 500;
+  *function = kernel;
+  return 0;
+}
+int cuFuncSetAttribute(void* function, int attribute, int value) {
+  if (attribute != 8) return kInvalidValue;
+  static_cast<Kernel*>(function)->shared_bytes = value;
+  return 0;
+}
+int cuTensorMapEncodeTiled(Map* map, int type, uint32_t rank, void* address, const uint64_t* shape,
+                           const uint64_t* strides, const uint32_t* box, const uint32_t* elements,
+                           int interleave, int swizzle, int, int fill) {
+  const bool valid = type == 6 && rank == 2 && reinterpret_cast<uintptr_t>(address) % 16 == 0 &&
+                     strides[0] % 16 == 0 && shape[0] > 0 && shape[1] > 0 && box[0] * 2 <= 128 &&
+                     box[1] <= 256 && elements[0] == 1 && elements[1] == 1 && interleave == 0 &&
+                     swizzle == 3 && fill == 0 && strides[0] > 0;
+  if (!valid) return kInvalidValue;
+  ++num_maps;
+  *map = {address, shape[0], shape[1], strides[0], box[0], box[1]};
+  return 0;
+}
+int cuLaunchKernelEx(const Config* config, void* function, void** arguments, void**) {
+  const auto& kernel = *static_cast<Kernel*>(function);
+  unsigned cluster = 1, overlap = 0;
+  for (unsigned i = 0; i < config->num_attributes; ++i) {
+    if (config->attributes[i].id == 4) cluster = config->attributes[i].value[0];
+    if (config->attributes[i].id == 6) overlap = config->attributes[i].value[0];
+  }
+  const Call call = ReadCall(kernel, arguments);
+  const unsigned expected = kernel.cluster_p * kernel.cluster_q * call.cluster;
+  if (cluster != expected || config->grid[0] == 0 || config->grid[0] % cluster != 0 ||
+      config->grid[0] != static_cast<unsigned>(call.grid) ||
+      config->shared_bytes > static_cast<unsigned>(kernel.shared_bytes)) {
+    return kInvalidValue;
+  }
+  for (const Map& map : call.x.maps) {
+    if (map.box_inner != 64 || map.box_outer != static_cast<unsigned>(kernel.box_x)) return 1;
+  }
+  for (const Map& map : call.y.maps) {
+    if (map.box_inner != 64 || map.box_outer != static_cast<unsigned>(kernel.box_y)) return 1;
+  }
+  // Rows of C must allow the vectors that the kernel is told to store.
+  if (reinterpret_cast<uintptr_t>(call.c) / 2 % call.vector_c != 0 ||
+      call.ldc % call.vector_c != 0 || call.n % call.vector_c != 0) {
+    return kInvalidValue;
+  }
+  ComputeAll(kernel, call);
+  log_text += kernel.symbol + " grid=" + std::to_string(config->grid[0]) +
+              " cluster=" + std::to_string(cluster) + " overlap=" + std::to_string(overlap) +
+              " m=" + std::to_string(call.m) + " n=" + std::to_string(call.n) +
+              " vector=" + std::to_string(call.vector_c) +
+              " slices=" + std::to_string(call.slices) + "\n";
+  return 0;
+}
+int cuMemAlloc_v2(unsigned long long* address, size_t bytes) {
+  *address = reinterpret_cast<unsigned long long>(::operator new(bytes));
+  return 0;
+}
+int cuMemFree_v2(unsigned long long address) {
+  ::operator delete(reinterpret_cast<void*>(address));
+  return 0;
+}
+int cuMemsetD8Async(unsigned long long address, unsigned char value, size_t bytes, void*) {
+  std::memset(reinterpret_cast<void*>(address), value, bytes);
+  return 0;
+}
+int cuMemsetD2D8Async(unsigned long long address, size_t pitch, unsigned char value, size_t width,
+                      size_t height, void*) {
+  for (size_t i = 0; i < height; ++i) {
+    std::memset(reinterpret_cast<char*>(address) + i * pitch, value, width);
+  }
+  return 0;
+}
+int cuStreamCreate(void** stream, unsigned) {
+  static int place;
+  *stream = &place;
+  return 0;
+}
+int cuStreamSynchronize(void*) { return 0; }
+int cuStreamIsCapturing(void*, int* status) {
+  *status = capturing;
+  return 0;
+}
+int cuStreamBeginCapture_v2(void*, int) {
+  capturing = true;
+  return 0;
+}
+int cuStreamEndCapture(void*, void** graph) {
+  if (!capturing) return kNotReady;
+  capturing = false;
+  static int place;
+  *graph = &place;
+  return 0;
+}
+int cuGraphInstantiateWithFlags(void** exec, void* graph, unsigned long long) {
+  *exec = graph;
+  return 0;
+}
+int cuGraphUpload(void*, void*) { return 0; }
+int cuGraphLaunch(void*, void*) { return 0; }
+int cuGraphExecDestroy(void*) { return 0; }
+int cuGraphDestroy(void*) { return 0; }
+int cuEventCreate(void** event, unsigned) {
+  static int place;
+  *event = &place;
+  return 0;
+}
+int cuEventDestroy_v2(void*) { return 0; }
+int cuEventRecord(void*, void*) { return 0; }
+int cuEventElapsedTime(float* milliseconds, void*, void*) {
+  *milliseconds = 0.25f;
+  return 0;
+}
+
+}  // extern "C"
