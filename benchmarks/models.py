@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from rich.console import Console
 
 from moonpoly import config
+from moonpoly.model_registry import MODELS, TIMED, Model, Shape
 
-from . import machine
+from . import machine, model_check
 from .contenders import DYNAMIC, MODEL_CONTENDERS
 from .contest import Protocol, Timing, contend
-from .model_files import MODELS, Model, Shape
-from .peer import BenchmarkError, Peer, environment
+from .model_outputs import compare, compile_model
+from .peer import BenchmarkError, Peer
 from .report import check_writable, console, geomean, print_facts, table, track, write_json
 from .tolerances import MODEL_REL
 
 _OURS, _REFERENCE = MODEL_CONTENDERS
+
+
 _PROTOCOL = Protocol(sample_us=40_000.0, rounds=5, budget_us=3_000_000.0)
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One model at one shape; times are not numbers where only values were compared.
+    """One model at one shape.
 
     Attributes
     ----------
@@ -54,67 +53,31 @@ class Sample:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values."""
-        times = {}
-        if self.ours_us == self.ours_us:
-            times = {
-                "us": round(self.ours_us, 2),
-                "onnxruntime_us": round(self.reference_us, 2),
-                "ratio": round(self.ratio, 4),
-                "disturbed": self.disturbed,
-            }
-        return {"model": self.model, "shape": self.shape, "error": self.error, **times}
+        return {
+            "model": self.model,
+            "shape": self.shape,
+            "error": self.error,
+            "us": round(self.ours_us, 2),
+            "onnxruntime_us": round(self.reference_us, 2),
+            "ratio": round(self.ratio, 4),
+            "disturbed": self.disturbed,
+        }
 
 
-def _compile(model: Model, target: Path, threads: int) -> float:
-    """Compile with the command line in a fresh process; return its seconds."""
-    start = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "moonpoly.cli", "compile", model.path(), "-o", target],
-        capture_output=True,
-        text=True,
-        env=environment(threads),
-        check=False,
-    )
-    if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise BenchmarkError(f"compiling {model.name} ended with {done.returncode}: {last}")
-    return time.perf_counter() - start
-
-
-def _error(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> float:
-    """Largest difference relative to the largest magnitude wanted; infinite for another shape."""
-    if got.shape != want.shape or got.dtype != want.dtype:
-        return float("inf")
-    if want.size == 0:
-        return 0.0
-    wide = want.astype(np.float64)
-    scale = max(float(np.max(np.abs(wide))), float(np.finfo(np.float32).tiny))
-    return float(np.max(np.abs(got.astype(np.float64) - wide))) / scale
-
-
-def _compare(ours: Path, reference: Path) -> float:
-    with np.load(ours) as got, np.load(reference) as want:
-        if set(got.files) != set(want.files):
-            raise BenchmarkError(f"outputs differ: got {got.files}, expected {want.files}")
-        return max(_error(got[name], want[name]) for name in want.files)
-
-
-def _measure(
-    model: Model, shape: Shape, peers: Sequence[Peer], folder: Path, seed: int, check: bool
-) -> Sample:
+def _measure(model: Model, shape: Shape, peers: Sequence[Peer], folder: Path, seed: int) -> Sample:
     inputs = folder / "inputs.npz"
     np.savez(inputs, allow_pickle=False, **model.inputs(shape, np.random.default_rng(seed)))
     outputs = {peer.name: folder / f"{peer.name}.npz" for peer in peers}
-    sample_us = None if check else _PROTOCOL.sample_us
     replies = {
         peer.name: peer.ask(
-            "prepare", inputs=str(inputs), outputs=str(outputs[peer.name]), sample_us=sample_us
+            "prepare",
+            inputs=str(inputs),
+            outputs=str(outputs[peer.name]),
+            sample_us=_PROTOCOL.sample_us,
         )
         for peer in peers
     }
-    error = _compare(outputs[_OURS], outputs[_REFERENCE])
-    if check:
-        return Sample(model.name, shape, error, float("nan"), float("nan"))
+    error = compare(outputs[_OURS], outputs[_REFERENCE]).error
     timings, disturbed = contend(replies, peers, _PROTOCOL)
     ours, reference = (_us(timings[name]) for name in (_OURS, _REFERENCE))
     return Sample(model.name, shape, error, ours, reference, disturbed)
@@ -129,10 +92,12 @@ def _show(samples: Sequence[Sample], compile_s: dict[str, float], out: Console) 
         chosen = [sample for sample in samples if sample.model == model.name]
         if not chosen:
             continue
-        ratios = [sample.ratio for sample in chosen if sample.ratio == sample.ratio]
-        title = f"{model.name} ({model.axes}), compiled in {compile_s[model.name]:.1f} s"
-        if ratios:
-            title += f", geomean {geomean(ratios):.3f}, worst {max(ratios):.3f}"
+        ratios = [sample.ratio for sample in chosen]
+        axes = ", ".join(axis.name for axis in model.axes)
+        title = (
+            f"{model.name} ({axes}), compiled in {compile_s[model.name]:.1f} s, "
+            f"geomean {geomean(ratios):.3f}, worst {max(ratios):.3f}"
+        )
         rows = [
             (
                 " x ".join(map(str, s.shape)),
@@ -148,12 +113,12 @@ def _show(samples: Sequence[Sample], compile_s: dict[str, float], out: Console) 
         )
 
 
-def _choose(names: Sequence[str]) -> list[Model]:
+def _choose(names: Sequence[str], default: Sequence[Model]) -> list[Model]:
     known = {model.name: model for model in MODELS}
     for name in names:
         if name not in known:
             raise BenchmarkError(f"unknown model '{name}'; known: {', '.join(known)}")
-    return [model for model in MODELS if not names or model.name in names]
+    return [model for model in MODELS if model.name in names] if names else list(default)
 
 
 def main(
@@ -169,15 +134,16 @@ def main(
     Parameters
     ----------
     check
-        Compare values only.
+        Check the values of all models of the registry, each in processes of its own, see
+        `moonpoly.benchmarks.model_check`.
     only
-        Names of models to take; all by default.
+        Names of models to take; by default those that are timed, or all with `check`.
 
     Returns
     -------
     dict
-        ``geomean`` and ``worst`` of our time over ONNX Runtime's (absent with `check`),
-        ``max_error`` and ``max_compile_s``.
+        ``geomean`` and ``worst`` of our time over ONNX Runtime's, ``max_error`` and
+        ``max_compile_s``; with `check`, as `moonpoly.benchmarks.model_check.main` says.
 
     Raises
     ------
@@ -186,6 +152,8 @@ def main(
     """
     check_writable(json)
     threads = threads or config.num_threads()
+    if check:
+        return model_check.main(_choose(only, MODELS), seed=seed, threads=threads, json=json)
     out = console()
     facts = machine.facts(threads)
     print_facts("machine", facts, out)
@@ -199,16 +167,22 @@ def main(
         ]
         for peer in peers:
             print_facts(peer.name, peer.facts, out)
-        for index, model in enumerate(_choose(only)):
+        for index, model in enumerate(_choose(only, TIMED)):
             compiled = folder / f"{index}.so"
-            compile_s[model.name] = _compile(model, compiled, threads)
+            compile_s[model.name] = compile_model(model.name, model.path(), compiled, threads)
             for peer in peers:
                 path = compiled if peer.name == _OURS else model.path()
                 peer.ask("load", path=str(path))
             for shape in track(model.shapes, model.name, out):
-                samples.append(_measure(model, shape, peers, folder, seed, check))
+                samples.append(_measure(model, shape, peers, folder, seed))
     _show(samples, compile_s, out)
-    summary = _summarise(samples, compile_s, check)
+    ratios = [sample.ratio for sample in samples]
+    summary = {
+        "geomean": round(geomean(ratios), 4),
+        "worst": round(max(ratios), 4),
+        "max_error": max(sample.error for sample in samples),
+        "max_compile_s": round(max(compile_s.values()), 2),
+    }
     for key, value in summary.items():
         out.print(f"[bold]{key} {value:.4g}[/]")
     if disturbed := sum(sample.disturbed for sample in samples):
@@ -221,16 +195,4 @@ def main(
             f"{len(wrong)} of {len(samples)} outputs are off; first {s.model} at {s.shape}: "
             f"error {s.error:.1e}, at most {MODEL_REL:.0e} expected"
         )
-    return summary
-
-
-def _summarise(
-    samples: Sequence[Sample], compile_s: dict[str, float], check: bool
-) -> dict[str, float]:
-    summary: dict[str, float] = {}
-    if not check:
-        ratios = [sample.ratio for sample in samples]
-        summary |= {"geomean": round(geomean(ratios), 4), "worst": round(max(ratios), 4)}
-    summary["max_error"] = max(sample.error for sample in samples)
-    summary["max_compile_s"] = round(max(compile_s.values()), 2)
     return summary

@@ -23,6 +23,7 @@ LAYERS = (
     "autotune",
     "planning",
     "compiler",
+    "model_registry",
     "benchmarks",
     "cli",
 )
@@ -31,6 +32,7 @@ FOLDERS = {
     "schedules": ROOT / "schedules",
     "artifacts": ROOT / "artifacts",
     "benchmarks": ROOT / "benchmarks",
+    "model_registry": ROOT / "tests" / "models" / "model_registry",
 }
 PACKAGE = ROOT / "python" / "moonpoly"
 

@@ -56,6 +56,8 @@ class Contender(Protocol):
 
 GEMM_CONTENDERS = ("moonpoly", "onnxruntime", "onednn", "openblas")
 MODEL_CONTENDERS = ("moonpoly", "onnxruntime")
+# ONNX Runtime without its optimisations: what a model means.
+MODEL_REFERENCE = "onnxruntime_unoptimized"
 
 
 class ModelContender(Protocol):

@@ -9,11 +9,26 @@ from . import Array, BoundModel
 
 
 class OnnxRuntimeModel:
-    """A session with inputs and outputs bound to preallocated memory."""
+    """A session with inputs and outputs bound to preallocated memory.
 
-    def __init__(self, threads: int) -> None:
+    Parameters
+    ----------
+    threads
+        Threads within an operator.
+    level
+        How far the session may rewrite the graph.
+    """
+
+    def __init__(
+        self,
+        threads: int,
+        level: onnxruntime.GraphOptimizationLevel = (
+            onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        ),
+    ) -> None:
         onnxruntime.set_default_logger_severity(3)
         self._threads = threads
+        self._level = level
         self._session: onnxruntime.InferenceSession | None = None
         # A binding holds bare addresses: the arrays must outlive it.
         self._bound: list[dict[str, Array]] = []
@@ -27,7 +42,7 @@ class OnnxRuntimeModel:
     def load(self, path: str) -> None:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._threads
-        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        options.graph_optimization_level = self._level
         self._session = onnxruntime.InferenceSession(
             path, options, providers=["CPUExecutionProvider"]
         )

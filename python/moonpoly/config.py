@@ -19,6 +19,7 @@ from moonpoly.error import MoonPolyError, StorageError
 ENV_CACHE_DIR = "MOONPOLY_CACHE_DIR"
 ENV_CUDA_DRIVER = "MOONPOLY_CUDA_DRIVER"  # read in C++: another driver than libcuda.so.1
 ENV_DUMP_IR = "MOONPOLY_DUMP_IR"
+ENV_EXPORT_PYTHON = "MOONPOLY_EXPORT_PYTHON"
 ENV_NUM_THREADS = "MOONPOLY_NUM_THREADS"
 ENV_RUNTIME_LIBRARY = "MOONPOLY_RUNTIME_LIBRARY"
 ENV_TVM_NUM_THREADS = "TVM_NUM_THREADS"
@@ -70,6 +71,11 @@ def dump_ir_dir() -> Path | None:
     """Return the folder that the compiler writes the module to after each phase, or None."""
     text = os.environ.get(ENV_DUMP_IR, "").strip()
     return Path(text) if text else None
+
+
+def export_python() -> str | None:
+    """Return the interpreter that exports models from torch, or None for this one."""
+    return os.environ.get(ENV_EXPORT_PYTHON, "").strip() or None
 
 
 def runtime_library() -> Path:

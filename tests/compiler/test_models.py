@@ -8,9 +8,8 @@ import pytest
 from tolerances import MODEL_REL, model_error
 
 from moonpoly import compiler
-from moonpoly.benchmarks.model_files import MODELS
-from moonpoly.benchmarks.peer import BenchmarkError
 from moonpoly.error import InputError
+from moonpoly.model_registry import TIMED, ModelFileError
 
 pytestmark = pytest.mark.slow
 
@@ -18,11 +17,11 @@ pytestmark = pytest.mark.slow
 def _path(model):
     try:
         return model.path()
-    except BenchmarkError as err:
+    except ModelFileError as err:
         pytest.skip(str(err))
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@pytest.mark.parametrize("model", TIMED, ids=lambda model: model.name)
 def test_matches_at_every_shape(model, rng):
     path = _path(model)
     executable = compiler.compile(path)
@@ -35,7 +34,7 @@ def test_matches_at_every_shape(model, rng):
             assert error <= MODEL_REL["float32"], f"{output.name} at {shape}: {error}"
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@pytest.mark.parametrize("model", TIMED, ids=lambda model: model.name)
 def test_every_product_is_polymerized(model):
     report = compiler.describe(_path(model))["report"]
     left = [e for e in report if e["op"] in ("matmul", "conv2d") and e["status"] == "scheduled"]
@@ -44,14 +43,14 @@ def test_every_product_is_polymerized(model):
 
 
 def test_a_sequence_longer_than_the_table_of_positions_is_refused():
-    executable = compiler.compile(_path(MODELS[0]))
+    executable = compiler.compile(_path(TIMED[0]))
     tokens = np.ones((1, 513), dtype=np.int64)
     with pytest.raises(InputError, match="sequence_length can be 512 at most"):
         executable(input_ids=tokens, attention_mask=tokens)
 
 
 def test_tokens_outside_the_vocabulary_do_no_harm():
-    executable = compiler.compile(_path(MODELS[0]))
+    executable = compiler.compile(_path(TIMED[0]))
     tokens = np.full((1, 5), 10**9, dtype=np.int64)
     (_, _, hidden, _) = executable(input_ids=tokens, attention_mask=np.ones_like(tokens)).values()
     assert np.isfinite(hidden).all()

@@ -11,19 +11,19 @@ import pytest
 
 import moonpoly
 from moonpoly import runtime
-from moonpoly.benchmarks.model_files import MODELS
 from moonpoly.error import InputError
+from moonpoly.model_registry import TIMED
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def minilm():
-    return moonpoly.compile(MODELS[0].path())
+    return moonpoly.compile(TIMED[0].path())
 
 
 def test_gives_the_same_from_many_threads_at_once(minilm):
-    model = MODELS[0]
+    model = TIMED[0]
     rng = np.random.default_rng(3)
     cases = [model.inputs(shape, rng) for shape in ((1, 9), (2, 37), (3, 20), (4, 5))]
     want = [minilm(**inputs) for inputs in cases]
@@ -64,7 +64,7 @@ def test_a_shape_that_the_model_can_not_take_is_refused(minilm, ids, mask, messa
 
 def test_a_saved_model_runs_in_a_process_without_the_compiler(minilm, tmp_path):
     minilm.save(tmp_path / "m.so")
-    inputs = MODELS[0].inputs((2, 11), np.random.default_rng(5))
+    inputs = TIMED[0].inputs((2, 11), np.random.default_rng(5))
     runtime.write_npz(tmp_path / "in.npz", inputs)
     code = (
         "import sys, moonpoly\n"

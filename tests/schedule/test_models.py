@@ -6,21 +6,20 @@ import pytest
 import tvm
 from tvm import relax
 
-from moonpoly.benchmarks.model_files import MODELS
-from moonpoly.benchmarks.peer import BenchmarkError
 from moonpoly.compiler.frontend import import_model
 from moonpoly.compiler.pipeline import lowering_phases, rewriting_phases, run_phases
 from moonpoly.compiler.schedule import ScheduleCPU
 from moonpoly.compiler.sites import SiteTable
+from moonpoly.model_registry import TIMED, ModelFileError
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.name)
+@pytest.mark.parametrize("model", TIMED, ids=lambda model: model.name)
 def test_no_function_is_left_to_the_fallback(model, host):
     try:
         path = model.path()
-    except BenchmarkError as err:
+    except ModelFileError as err:
         pytest.skip(str(err))
     target = host.tvm_target()
     table = SiteTable(digest="0" * 64, lanes=host.vector_lanes["float32"])

@@ -74,13 +74,16 @@ def gemm(
 @app.command()
 def models(
     seed: Seed = 0,
-    check: Annotated[bool, typer.Option("--check", help="Compare values only.")] = False,
-    only: Annotated[
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Check the values of every model of the registry instead."),
+    ] = False,
+    model: Annotated[
         list[str] | None,
-        typer.Option("--only", metavar="NAME", help="Take this model; repeatable."),
+        typer.Option("--model", "--only", metavar="NAME", help="Take this model; repeatable."),
     ] = None,
     threads: Threads = None,
     json: Json = None,
 ) -> None:
     """Compare whole models with ONNX Runtime, in values and in time."""
-    _call("models", seed=seed, check=check, only=only or (), threads=threads, json=json)
+    _call("models", seed=seed, check=check, only=model or (), threads=threads, json=json)

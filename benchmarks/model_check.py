@@ -1,0 +1,216 @@
+"""``moonpoly bench models --check``: does every real model compile and give the right values?
+
+A model is compiled by the command line and run by workers of its own, so that one that can't be
+had, is refused or crashes is a row of the table and not the end of the run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from rich.console import Console
+
+from moonpoly.error import MoonPolyError
+from moonpoly.model_registry import Model, Shape
+
+from . import machine
+from .contenders import DYNAMIC, MODEL_CONTENDERS, MODEL_REFERENCE
+from .contest import Protocol, contend
+from .model_outputs import Difference, compare, compile_model
+from .peer import BenchmarkError, Peer
+from .report import console, geomean, print_facts, table, track, write_json
+from .tolerances import MODEL_REL
+
+_OURS, _PEER = MODEL_CONTENDERS
+# Short: the ratio is to show what is absurd, not what is 5 % off.
+_PROTOCOL = Protocol(sample_us=5_000.0, rounds=3, budget_us=200_000.0)
+# Times ONNX Runtime's time beyond which a model is marked.
+ABSURD_RATIO = 5.0
+
+
+@dataclass
+class Row:
+    """What became of one model.
+
+    Attributes
+    ----------
+    nodes
+        Nodes of its graph; 0 where there is no file.
+    compile_s
+        Seconds of the compilation; not a number where it failed.
+    errors
+        Shape → largest error of an output.
+    ratios
+        Shape → our time over optimised ONNX Runtime's.
+    reason
+        Why it does not match; empty where it does.
+    """
+
+    model: Model
+    nodes: int = 0
+    compile_s: float = float("nan")
+    errors: dict[Shape, float] = field(default_factory=dict)
+    ratios: dict[Shape, float] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def max_error(self) -> float:
+        """The largest error over the shapes, not a number where there is none."""
+        return max(self.errors.values(), default=float("nan"))
+
+    @property
+    def worst_ratio(self) -> float:
+        """The largest ratio over the shapes, not a number where there is none."""
+        return max(self.ratios.values(), default=float("nan"))
+
+    @property
+    def is_absurd(self) -> bool:
+        """Whether it is more than `ABSURD_RATIO` slower than ONNX Runtime over its shapes."""
+        return bool(self.ratios) and geomean(self.ratios.values()) > ABSURD_RATIO
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "model": self.model.name,
+            "matched": not self.reason,
+            "nodes": self.nodes,
+            "compile_s": None if self.compile_s != self.compile_s else round(self.compile_s, 2),
+            "shapes": [
+                {"shape": s, "error": e, "ratio": round(self.ratios[s], 4)}
+                for s, e in self.errors.items()
+            ],
+            "reason": self.reason,
+        }
+
+
+def _check(model: Model, folder: Path, threads: int, seed: int) -> Row:
+    row = Row(model)
+    try:
+        source = model.path()
+        row.nodes = len(onnx.load(source, load_external_data=False).graph.node)
+        compiled = folder / "model.so"
+        row.compile_s = compile_model(model.name, source, compiled, threads)
+        with contextlib.ExitStack() as stack:
+            peers = [
+                stack.enter_context(Peer(name, threads, "moonpoly.benchmarks.model_worker"))
+                for name in (_OURS, _PEER, MODEL_REFERENCE)
+            ]
+            for peer in peers:
+                peer.ask("load", path=str(compiled if peer.name == _OURS else source))
+            wrong = [
+                text for shape in model.shapes if (text := _run(row, shape, peers, folder, seed))
+            ]
+        row.reason = "; ".join(wrong)
+    except MoonPolyError as err:
+        row.reason = str(err)
+    return row
+
+
+def _run(row: Row, shape: Shape, peers: Sequence[Peer], folder: Path, seed: int) -> str:
+    """Run the model at one shape; say what is wrong with the result, or nothing."""
+    model = row.model
+    inputs = folder / "inputs.npz"
+    rng = np.random.default_rng([seed, model.seed(shape)])
+    np.savez(inputs, allow_pickle=False, **model.inputs(shape, rng))
+    outputs = {peer.name: folder / f"{peer.name}.npz" for peer in peers}
+    timed = peers[:2]
+    replies = {}
+    for peer in reversed(peers):  # the reference first: an illegal shape is the registry's fault
+        reply = peer.ask(
+            "prepare",
+            inputs=str(inputs),
+            outputs=str(outputs[peer.name]),
+            sample_us=_PROTOCOL.sample_us if peer in timed else None,
+        )
+        if peer in timed:
+            replies[peer.name] = reply
+    difference = compare(outputs[_OURS], outputs[MODEL_REFERENCE])
+    row.errors[shape] = difference.error
+    timings, _ = contend(replies, timed, _PROTOCOL)
+    ours, theirs = (
+        min(timing.us for timing in timings[name].values() if DYNAMIC in timing.modes)
+        for name in (_OURS, _PEER)
+    )
+    row.ratios[shape] = ours / theirs
+    bound = MODEL_REL
+    if model.integer:
+        # Quantised values flip with the order of sums: ONNX Runtime's two levels differ as well.
+        bound = max(bound, compare(outputs[_PEER], outputs[MODEL_REFERENCE]).error)
+    return _judge(model, shape, difference, bound)
+
+
+def _judge(model: Model, shape: Shape, difference: Difference, bound: float) -> str:
+    place = "x".join(map(str, shape))
+    if not difference.error <= bound:
+        return f"at {place} the error is {difference.error:.1e}, at most {bound:.0e} expected"
+    if model.integer and not difference.top1:
+        return f"at {place} the largest entry is another one"
+    return ""
+
+
+def _show(rows: Sequence[Row], out: Console) -> None:
+    columns = ["model", "nodes", "compile s", "shapes ok", "max error", "ours / ORT", "worst"]
+    cells = []
+    for row in rows:
+        matched = sum(error <= MODEL_REL for error in row.errors.values())
+        cells.append(
+            (
+                row.model.name,
+                str(row.nodes or "-"),
+                row.compile_s,
+                f"{matched}/{len(row.model.shapes)}",
+                row.max_error,
+                geomean(row.ratios.values()),
+                f"{row.worst_ratio:.2f}" + " SLOW" * row.is_absurd,
+            )
+        )
+    out.print(table("models", columns, cells))
+    for row in rows:
+        if row.reason:
+            out.print(f"{row.model.name}: {row.reason}", markup=False, highlight=False)
+
+
+def main(models: Sequence[Model], *, seed: int, threads: int, json: Path | None) -> dict[str, Any]:
+    """Compile `models` and compare each at all its shapes with unoptimised ONNX Runtime.
+
+    Returns
+    -------
+    dict
+        ``matched`` and ``total`` models, and ``slow``: how many of them take more than
+        `ABSURD_RATIO` times as long as optimised ONNX Runtime, geometric mean over the shapes.
+
+    Raises
+    ------
+    BenchmarkError
+        After the table and the JSON file are written, if a model does not match.
+    """
+    out = console()
+    facts = machine.facts(threads)
+    print_facts("machine", facts, out)
+    rows = []
+    for model in track(models, "models", out):
+        with tempfile.TemporaryDirectory(prefix="moonpoly-bench-") as folder:
+            rows.append(_check(model, Path(folder), threads, seed))
+    _show(rows, out)
+    summary = {
+        "matched": sum(not row.reason for row in rows),
+        "total": len(rows),
+        "slow": sum(row.is_absurd for row in rows),
+    }
+    for key, value in summary.items():
+        out.print(f"[bold]{key} {value}[/]")
+    write_json(json, summary, [row.as_json() for row in rows], machine=facts)
+    wrong = [row for row in rows if row.reason]
+    if wrong:
+        raise BenchmarkError(
+            f"{len(wrong)} of {len(rows)} models do not match: "
+            f"{', '.join(row.model.name for row in wrong)}"
+        )
+    return summary

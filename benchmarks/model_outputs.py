@@ -1,0 +1,104 @@
+"""Compiling a model in a process of its own, and comparing what two contenders made of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from .peer import BenchmarkError, environment
+
+# A model that takes longer to compile is stuck.
+_COMPILE_LIMIT_S = 900
+
+
+def compile_model(name: str, source: Path, target: Path, threads: int) -> float:
+    """Compile with the command line in a fresh process; return its seconds.
+
+    Raises
+    ------
+    BenchmarkError
+        If it fails or is stuck; the message ends with the compiler's own.
+    """
+    start = time.perf_counter()
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "moonpoly.cli", "compile", source, "-o", target],
+            capture_output=True,
+            text=True,
+            env=environment(threads),
+            timeout=_COMPILE_LIMIT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as err:
+        raise BenchmarkError(f"compiling {name} took more than {_COMPILE_LIMIT_S} s") from err
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise BenchmarkError(f"compiling {name} ended with {done.returncode}: {last}")
+    return time.perf_counter() - start
+
+
+def output_error(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> float:
+    """Largest difference relative to the largest magnitude wanted; infinite for another shape.
+
+    Not a number where one of the two has such a value and the other has not.
+    """
+    if got.shape != want.shape or got.dtype != want.dtype:
+        return float("inf")
+    if want.size == 0:
+        return 0.0
+    wide, ours = want.astype(np.float64), got.astype(np.float64)
+    finite = np.isfinite(wide)
+    if not np.array_equal(wide[~finite], ours[~finite], equal_nan=True):
+        return float("nan")
+    if not finite.any():
+        return 0.0
+    scale = max(float(np.max(np.abs(wide[finite]))), float(np.finfo(np.float32).tiny))
+    return float(np.max(np.abs(ours[finite] - wide[finite]))) / scale
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How the outputs of two contenders differ.
+
+    Attributes
+    ----------
+    error
+        The largest error of an output, see `output_error`.
+    top1
+        Whether the largest entry along the last axis is at the same place everywhere.
+    """
+
+    error: float
+    top1: bool
+
+
+def compare(ours: Path, reference: Path) -> Difference:
+    """Compare the outputs in two .npz files.
+
+    Raises
+    ------
+    BenchmarkError
+        If they hold different names.
+    """
+    with np.load(ours) as got, np.load(reference) as want:
+        if set(got.files) != set(want.files):
+            raise BenchmarkError(f"outputs differ: got {got.files}, expected {want.files}")
+        errors = [output_error(got[name], want[name]) for name in want.files]
+        # NaN is larger than anything here: `max` would drop it.
+        worst = float("nan") if any(e != e for e in errors) else max(errors, default=0.0)
+        return Difference(worst, all(_same_top1(got[name], want[name]) for name in want.files))
+
+
+def _same_top1(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> bool:
+    if got.shape != want.shape:
+        return False
+    if want.ndim == 0 or want.size == 0:
+        return True
+    return bool(np.array_equal(np.argmax(got, axis=-1), np.argmax(want, axis=-1)))
