@@ -31,7 +31,7 @@ int64_t ReadPosition(const DLTensor* position, int64_t least, int64_t most) {
                             ? *reinterpret_cast<const int64_t*>(ConstData(position))
                             : *reinterpret_cast<const int32_t*>(ConstData(position));
   if (value < least || value > most) {
-    TVM_FFI_THROW(IndexError) << "position " << value << " of a sequence is not in " << least
+    TVM_FFI_THROW(ValueError) << "position " << value << " of a sequence is not in " << least
                               << " to " << most;
   }
   return value;

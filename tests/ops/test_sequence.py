@@ -43,7 +43,7 @@ def test_a_sequence_owns_its_tensors():
 def test_positions_outside_are_refused():
     sequence = construct(np.float32([1]))
     for call in (at, erase):
-        with pytest.raises(IndexError, match="position 1 of a sequence is not in -1 to 0"):
+        with pytest.raises(ValueError, match="position 1 of a sequence is not in -1 to 0"):
             call(sequence, position(1))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -12,7 +12,13 @@ import tvm
 from tvm import relax
 
 from moonpoly.compiler.frontend.attributes import parse_attributes
-from moonpoly.compiler.frontend.values import Integer, Value, is_symbolic
+from moonpoly.compiler.frontend.subgraphs import (
+    Body,
+    Callees,
+    add_functions,
+    captured_values,
+)
+from moonpoly.compiler.frontend.values import Integer, Outline, Value, is_symbolic
 from moonpoly.error import UnsupportedError
 
 if TYPE_CHECKING:
@@ -165,30 +171,22 @@ class Context:
         """Say that two dimensions must be equal; checked at run time where it isn't proven."""
         self.walk.require_equal(left, right, self)
 
-    def graph(
-        self, proto: onnx.GraphProto, bindings: Mapping[str, relax.Expr | Value]
-    ) -> list[relax.Expr]:
-        """Import a subgraph in place, in the scope of this node, and return its results.
+    def inline(self, graph: onnx.GraphProto) -> list[Value]:
+        """Import a subgraph without inputs in the place of this node; return its results."""
+        return self.walk.subgraph(graph, {}, self.name)
 
-        Parameters
-        ----------
-        bindings
-            Values for the subgraph's inputs, by name.
+    def body(self, graph: onnx.GraphProto, inputs: Sequence[Outline]) -> Body | None:
+        """Import a subgraph as the body of a function, for :meth:`callees`.
+
+        Returns None if something in it can't be imported; the node need not report that.
         """
-        values = {
-            name: value if isinstance(value, Value) else Value(expr=value)
-            for name, value in bindings.items()
-        }
-        return [self.walk.tensor(value) for value in self.walk.subgraph(proto, values, self.name)]
+        return self.walk.body(graph, inputs, self.name)
 
-    def branch(
-        self, proto: onnx.GraphProto, bindings: Mapping[str, relax.Expr | Value]
-    ) -> relax.SeqExpr:
-        """Import a subgraph as the body of a branch; its results become one expression."""
-        with self.walk.block() as block:
-            results = self.graph(proto, bindings)
-            body = results[0] if len(results) == 1 else self.bb.normalize(relax.Tuple(results))
-        return relax.SeqExpr([block.get()], body)
+    def callees(self, bodies: Sequence[Body]) -> Callees:
+        """Make functions of bodies; they take the same values of this graph as arguments."""
+        captured = captured_values(bodies)
+        tensors = [self.walk.tensor(value) for value in captured]
+        return add_functions(self.bb, bodies, captured, tensors, self.name)
 
     def unsupported(self, reason: str) -> NoReturn:
         """Refuse the node.

@@ -13,6 +13,36 @@ from tvm import relax
 Integer: TypeAlias = "int | tvm.ir.Expr"
 
 
+@dataclass(frozen=True)
+class Outline:
+    """What is known of a tensor before run time, or of the tensors of a sequence.
+
+    Parameters
+    ----------
+    dtype
+        Element type by NumPy's name; empty where nothing is known of a sequence's tensors.
+    dims
+        Sizes, None for one that isn't known; None where the rank isn't.
+    is_sequence
+        Whether it is of the tensors of a sequence.
+    """
+
+    dtype: str
+    dims: tuple[Integer | None, ...] | None
+    is_sequence: bool = False
+
+    @property
+    def type(self) -> relax.Type:
+        """The type in Relax, with the sizes if all are known."""
+        if self.is_sequence:
+            return relax.AnyType()
+        if self.dims is None:
+            return relax.TensorType(dtype=self.dtype, ndim=-1)
+        if None in self.dims:
+            return relax.TensorType(dtype=self.dtype, ndim=len(self.dims))
+        return relax.TensorType(list(self.dims), self.dtype)
+
+
 @dataclass(eq=False)
 class Value:
     """One tensor of the graph while it is imported, in one of three forms.
@@ -28,12 +58,15 @@ class Value:
         The tensor in Relax; what is not a tensor (a sequence, an optional) as well.
     dtype
         The element type of ``elements``, by NumPy's name.
+    item
+        What is known of its tensors, if it is a sequence.
     """
 
     array: np.ndarray | None = None
     elements: np.ndarray | None = None
     expr: relax.Expr | None = None
     dtype: str = ""
+    item: Outline | None = None
 
     @staticmethod
     def of_elements(elements: Any, dtype: str) -> Value:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -15,12 +15,11 @@ from moonpoly.compiler.frontend.converters import find_converter
 from moonpoly.compiler.frontend.fallback import convert_with_tvm, known_operators, shape_operand
 from moonpoly.compiler.frontend.fold import fold_node
 from moonpoly.compiler.frontend.labels import RESULT_SUFFIX, node_label
+from moonpoly.compiler.frontend.subgraphs import Body, Frame, renew_variables
 from moonpoly.compiler.frontend.symbolic import Symbols, evaluate_node
-from moonpoly.compiler.frontend.values import Integer, Value, lay_down
+from moonpoly.compiler.frontend.values import Integer, Outline, Value, lay_down
 from moonpoly.error import ModelError, MoonPolyError, UnsupportedError
 
-# Operators whose subgraphs can't be in a dataflow block.
-_CONTROL_FLOW = frozenset({"If", "Loop", "Scan"})
 # What Relax and converters raise when they meet a form of an operator that they don't know.
 _CONVERTER_ERRORS = (
     ArithmeticError,
@@ -31,22 +30,6 @@ _CONVERTER_ERRORS = (
     TypeError,
     ValueError,
 )
-
-
-class Block:
-    """A binding block under construction, and later the block."""
-
-    def __init__(self) -> None:
-        self._made: relax.BindingBlock | None = None
-
-    def get(self) -> relax.BindingBlock:
-        """Return the block once it is complete."""
-        assert self._made is not None, "the block is still open"
-        return self._made
-
-    def set(self, made: relax.BindingBlock) -> None:
-        """Complete the block."""
-        self._made = made
 
 
 class GraphWalk:
@@ -63,8 +46,10 @@ class GraphWalk:
         self.symbols = Symbols()
         self._opsets = opsets
         self._scopes: list[dict[str, Value]] = [{}]
-        # Elements that were laid down in memory, for each open block: none is seen outside it.
-        self._laid_down: list[dict[Value, relax.Expr]] = [{}]
+        # The functions of subgraphs that are under construction, outermost first.
+        self._frames: list[Frame] = []
+        # Elements that were laid down in memory by the function under construction.
+        self._laid_down: dict[Value, relax.Expr] = {}
         self._failures: list[str] = []
         self._last_label = ""
 
@@ -87,25 +72,23 @@ class GraphWalk:
             for dim in tvm.relax.analysis.tir_vars_in_type(param.ty):
                 self.symbols.declare(dim)
             self._scopes[-1][param.name] = Value(expr=param)
-        has_blocks = any(node.op_type in _CONTROL_FLOW for node in graph.node)
         error: MoonPolyError | None = None
         with self.bb.function("main", params=list(params)):
-            with contextlib.nullcontext() if has_blocks else self.bb.dataflow():
+            with self.bb.dataflow():
                 try:
-                    output = self._body(graph)
+                    output = self._output(graph)
                 except MoonPolyError as err:
                     # The builder wants its blocks closed before it is thrown away.
                     error, output = err, relax.Tuple([])
-                if not has_blocks:
-                    output = self.bb.emit_output(output, self._last_label + RESULT_SUFFIX)
+                output = self.bb.emit_output(output, self._last_label + RESULT_SUFFIX)
             self.bb.emit_func_output(output)
-        module = self.bb.get()
         if error is not None:
             raise error
+        module = renew_variables(self.bb.get())
         module["main"] = module["main"].with_attrs({"num_input": len(params)})
-        return relax.transform.ConvertToDataflow()(module) if has_blocks else module
+        return module
 
-    def _body(self, graph: onnx.GraphProto) -> relax.Expr:
+    def _output(self, graph: onnx.GraphProto) -> relax.Expr:
         self._nodes(graph, "")
         if self._failures:
             several = f"{len(self._failures)} operators" if len(self._failures) > 1 else "operator"
@@ -125,37 +108,68 @@ class GraphWalk:
         finally:
             self._scopes.pop()
 
-    @contextlib.contextmanager
-    def block(self) -> Iterator[Block]:
-        """Open a binding block of its own, for the body of a branch."""
-        block = Block()
-        self.bb._begin_binding_block()
-        self._laid_down.append({})
+    def body(self, graph: onnx.GraphProto, inputs: Sequence[Outline], label: str) -> Body | None:
+        """Import a node's subgraph as the body of a function of ``inputs``.
+
+        Returns None if something in it can't be imported, which is remembered.
+        """
+        frame = Frame(base=len(self._scopes))
+        laid_down, self._laid_down = self._laid_down, {}
+        self._frames.append(frame)
+        named = list(zip(graph.input, inputs, strict=True))
+        scope = {info.name: self._parameter(info, outline) for info, outline in named}
+        self._scopes.append(scope)
+        self.bb._begin_dataflow_block()
+        result = None
         try:
-            yield block
+            self._define_initializers(graph)
+            self._nodes(graph, f"{label}/")
+            results = [self._lookup(out.name, label) for out in graph.output]
+            if not any(value.is_lost for value in results):
+                result = self.bb.emit_output(relax.Tuple([self.tensor(v) for v in results]))
         finally:
-            self._laid_down.pop()
-            block.set(self.bb._end_block())
+            block = self.bb._end_block()
+            self._scopes.pop()
+            self._frames.pop()
+            self._laid_down = laid_down
+        params = [scope[info.name].expr for info in graph.input]
+        return None if result is None else Body(params, block, result, results, frame)
+
+    def _parameter(self, info: onnx.ValueInfoProto, outline: Outline) -> Value:
+        if outline.dims is not None and not outline.is_sequence:
+            dims = [self.new_dim(f"{info.name}_dim") if d is None else d for d in outline.dims]
+            outline = replace(outline, dims=tuple(dims))
+        return Value(
+            expr=relax.Var(info.name, outline.type), item=outline if outline.is_sequence else None
+        )
+
+    @property
+    def num_failures(self) -> int:
+        """How many nodes could not be imported so far."""
+        return len(self._failures)
+
+    def forget_failures(self, count: int) -> None:
+        """Forget all but the first ``count`` failures: what they are of is imported again."""
+        del self._failures[count:]
 
     def tensor(self, value: Value) -> relax.Expr:
         """Return a value as a tensor in Relax."""
         if value.expr is not None:
             return value.expr
         if value.array is not None:
-            value.expr = relax.const(value.array)
+            value.expr = relax.const(value.array, value.array.dtype.name)
             return value.expr
-        for laid_down in self._laid_down:
-            if value in laid_down:
-                return laid_down[value]
         assert value.elements is not None, "a lost value is not asked for"
-        tensor = lay_down(self.bb, value.elements, value.dtype)
-        self._laid_down[-1][value] = tensor
-        return tensor
+        if value not in self._laid_down:
+            self._laid_down[value] = lay_down(self.bb, value.elements, value.dtype)
+        return self._laid_down[value]
 
     def new_dim(self, hint: str) -> tvm.tirx.Var:
         """Make a symbolic dimension."""
         dim = tvm.tirx.Var(hint, "int64")
         self.symbols.declare(dim)
+        if self._frames:
+            self._frames[-1].dims.add(dim)
         return dim
 
     def require_equal(self, left: Integer, right: Integer, ctx: Context) -> None:
@@ -168,9 +182,13 @@ class GraphWalk:
             self._scopes[-1][tensor.name] = Value(array=onnx.numpy_helper.to_array(tensor))
 
     def _lookup(self, name: str, label: str) -> Value:
-        for scope in reversed(self._scopes):
-            if name in scope:
-                return scope[name]
+        for depth in reversed(range(len(self._scopes))):
+            if name in self._scopes[depth]:
+                value = self._scopes[depth][name]
+                for frame in self._frames:
+                    if depth < frame.base:
+                        value = frame.capture(value)
+                return value
         raise ModelError(f"{label!r} reads {name!r}, which no node, input or initialiser makes")
 
     def _nodes(self, graph: onnx.GraphProto, prefix: str) -> None:
@@ -213,11 +231,16 @@ class GraphWalk:
             if node.op_type not in known_operators():
                 ctx.unsupported("this form of the operator can't be imported")
             converted = convert_with_tvm(self.bb, node, ctx.name, ctx.opset, self._for_tvm(ctx))
-        results = [converted] if isinstance(converted, tvm.ir.Expr) else list(converted)
+        results = [converted] if isinstance(converted, tvm.ir.Expr | Value) else list(converted)
         named = [name for name in node.output if name]
         if len(results) < len(node.output) and any(node.output[len(results) :]):
             ctx.unsupported(f"{len(named)} results are named, {len(results)} can be made")
-        return [Value() if result is None else self._bind(ctx, result) for result in results]
+        return [self._value(ctx, result) for result in results]
+
+    def _value(self, ctx: Context, result: relax.Expr | Value | None) -> Value:
+        if result is None:
+            return Value()
+        return result if isinstance(result, Value) else self._bind(ctx, result)
 
     def _for_tvm(self, ctx: Context) -> list[relax.Expr | None]:
         if "inputs" in ctx.__dict__:
@@ -238,7 +261,14 @@ class GraphWalk:
         if tvm.ir.is_prim_expr(result):
             return Value.of_elements(self.symbols.simplify(result), str(result.ty.dtype))
         is_call = isinstance(result, tvm.ir.Call) and isinstance(result.ty, relax.TensorType)
-        return Value(expr=self.bb.emit(result, name_hint=ctx.name) if is_call else result)
+        if not is_call:
+            return Value(expr=result)
+        tensor = self.bb.emit(result, name_hint=ctx.name)
+        if ctx.shape(tensor) is None and ctx.rank(tensor) is not None:
+            # The sizes depend on data. Named, they are as good as any to what follows.
+            names = [f"{ctx.op.lower()}_dim"] * (ctx.rank(tensor) or 0)
+            tensor = ctx.cast_shape(tensor, [self.new_dim(name) for name in names])
+        return Value(expr=tensor)
 
 
 def _reason(err: Exception) -> str:

@@ -70,7 +70,7 @@ class _Rewriter(PyExprMutator):
         for site, weight in products:
             if isinstance(args[weight].ty, relax.TensorType):
                 args[site], args[weight] = self._product(args[weight])
-        return tvm.ir.Call(call.ty, call.op, [call.args[0], relax.Tuple(args)], None, call.ty_args)
+        return relax.call_dps_packed(call.args[0], args, out_ty=list(call.ty.fields))
 
     def _product(self, weight: relax.Expr) -> tuple[relax.Expr, relax.Expr]:
         """Register a product with weights (directions, n, k); return its site and the operand."""

@@ -1,26 +1,233 @@
-"""Operators with subgraphs."""
+"""If, Loop and Scan.
+
+Their subgraphs become functions, and the operators calls of ``src/ops/control_flow.cc`` which calls
+these back. So a model with branches and loops is still one dataflow block.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import onnx
+import tvm
 from tvm import relax
 
 from moonpoly.compiler.frontend.context import Context
-from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.converters.registry import Converted, converts
+from moonpoly.compiler.frontend.outlines import bring_out, join, outline_of
+from moonpoly.compiler.frontend.subgraphs import Body
+from moonpoly.compiler.frontend.values import Integer, Outline, Value
+
+_NO_LIMIT = np.iinfo(np.int64).max
+
+
+def _call(
+    ctx: Context, function: str, args: Sequence[Any], outlines: Sequence[Outline]
+) -> list[Value]:
+    """Emit the call of a C++ operator with results as outlined."""
+    ty = relax.TupleType([outline.type for outline in outlines])
+    exprs = [arg if isinstance(arg, tvm.ir.Expr) else relax.prim_value(arg) for arg in args]
+    result = ctx.emit(relax.op.call_pure_packed(function, *exprs, ty_args=ty))
+    return [
+        bring_out(ctx, ctx.emit(relax.TupleGetItem(result, index)), outline)
+        for index, outline in enumerate(outlines)
+    ]
+
+
+def _lost(ctx: Context) -> list[None]:
+    # What is in the subgraph has been reported.
+    return [None] * ctx.num_outputs
 
 
 @converts("If")
-def _if(ctx: Context) -> relax.Expr | Sequence[relax.Expr | None]:
-    """Import the branch that is known to be taken, or both."""
+def if_(ctx: Context) -> Converted:
+    """Import the branch that is known to be taken, or both as functions of which one is called."""
     known = ctx.constant(0)
     if known is not None:
-        return ctx.graph(ctx.attrs["then_branch" if known.item() else "else_branch"], {})
-    condition = ctx.input(0)
-    then_branch, else_branch = (
-        ctx.branch(ctx.attrs[name], {}) for name in ("then_branch", "else_branch")
+        return ctx.inline(ctx.attrs["then_branch" if known.item() else "else_branch"])
+    bodies = [ctx.body(ctx.attrs[name], []) for name in ("then_branch", "else_branch")]
+    if any(body is None for body in bodies):
+        return _lost(ctx)
+    then_body, else_body = bodies
+    assert then_body is not None and else_body is not None
+    outlines = [
+        join(ctx, outline_of(ctx, yes, then_body.frame), outline_of(ctx, no, else_body.frame))
+        for yes, no in zip(then_body.results, else_body.results, strict=True)
+    ]
+    callees = ctx.callees([then_body, else_body])
+    args = [ctx.input(0), *callees.functions, *callees.arguments]
+    return _call(ctx, "moonpoly.op.if", args, outlines)
+
+
+@dataclass
+class _Iteration:
+    """The body of a loop, with types of its states that hold in every iteration.
+
+    Parameters
+    ----------
+    body
+        The function of an iteration.
+    states
+        What is known of the states between iterations.
+    scans
+        What is known of an element of each scan output.
+    """
+
+    body: Body
+    states: list[Outline]
+    scans: list[Outline]
+
+
+def _iterate(
+    ctx: Context,
+    graph: onnx.GraphProto,
+    leading: Sequence[Outline],
+    initial: Sequence[Value],
+    trailing: Sequence[Outline],
+    num_leading_results: int,
+) -> _Iteration | None:
+    """Import the body of a loop.
+
+    The states are assumed to keep the shapes that they start with. Where the body changes one, the
+    assumption is dropped and the body imported again.
+    """
+    states = [outline_of(ctx, value) for value in initial]
+    while True:
+        mark = ctx.walk.num_failures
+        body = ctx.body(graph, [*leading, *states, *trailing])
+        if body is None:
+            return None
+        results = [outline_of(ctx, value, body.frame) for value in body.results]
+        first = num_leading_results
+        joined = [
+            join(ctx, state, result)
+            for state, result in zip(states, results[first : first + len(states)], strict=True)
+        ]
+        if all(_equal(ctx, old, new) for old, new in zip(states, joined, strict=True)):
+            return _Iteration(body, states, results[first + len(states) :])
+        states = joined
+        ctx.walk.forget_failures(mark)
+
+
+def _equal(ctx: Context, left: Outline, right: Outline) -> bool:
+    if left.dtype != right.dtype or (left.dims is None) != (right.dims is None):
+        return False
+    if left.dims is None or right.dims is None:
+        return True
+    return len(left.dims) == len(right.dims) and all(
+        (a is None) == (b is None) for a, b in zip(left.dims, right.dims, strict=True)
     )
-    result = ctx.emit(relax.If(condition, then_branch, else_branch))
-    if ctx.num_outputs == 1:
-        return result
-    return [ctx.emit(relax.TupleGetItem(result, index)) for index in range(ctx.num_outputs)]
+
+
+def _stacked(count: Integer | None, scan: Outline) -> Outline:
+    return Outline(scan.dtype, None if scan.dims is None else (count, *scan.dims))
+
+
+@converts("Loop")
+def loop(ctx: Context) -> Converted:
+    """States may change shape between iterations; scan outputs are stacked."""
+    initial = [value for value in ctx.values[2:] if value is not None]
+    graph = ctx.attrs["body"]
+    leading = [Outline("int64", ()), Outline("bool", ())]
+    iteration = _iterate(ctx, graph, leading, initial, [], 1)
+    if iteration is None:
+        return _lost(ctx)
+    callees = ctx.callees([iteration.body])
+    trips = ctx.input(0) if ctx.has_input(0) else relax.const(_NO_LIMIT, "int64")
+    go_on = ctx.input(1) if ctx.has_input(1) else relax.const(True, "bool")
+    args: list[Any] = [*callees.functions, trips, go_on, len(initial), len(iteration.scans)]
+    for scan in iteration.scans:
+        args += [_empty(scan), _dtype_imm(scan.dtype)]
+    args += [*(ctx.walk.tensor(value) for value in initial), *callees.arguments]
+    count = _trip_count(ctx, iteration.body)
+    outlines = iteration.states + [_stacked(count, scan) for scan in iteration.scans]
+    return _call(ctx, "moonpoly.op.loop", args, outlines)
+
+
+def _dtype_imm(dtype: str) -> relax.Expr:
+    return tvm.ir.GenericConst(tvm.DataType(dtype), relax.AnyType())
+
+
+def _empty(scan: Outline) -> relax.ShapeExpr:
+    """Return the sizes after the first that a scan output has where nothing is stacked."""
+    return relax.ShapeExpr([0 if dim is None else dim for dim in scan.dims or ()])
+
+
+def _trip_count(ctx: Context, body: Body) -> Integer | None:
+    """Return the number of iterations if no condition can end them early and it is known."""
+    if not ctx.has_input(0):
+        return None
+    condition = body.results[0]
+    never_ends = (condition.array is not None and bool(condition.array.all())) or (
+        condition.expr is not None and condition.expr.same_as(body.params[1])
+    )
+    known = ctx.constant(1)
+    begins = not ctx.has_input(1) or (known is not None and bool(known.all()))
+    trips = ctx.integers(0)
+    if trips is None or not begins or not never_ends:
+        return None
+    return ctx.symbols.maximum(trips.reshape(-1)[0], 0)
+
+
+@converts("Scan")
+def scan(ctx: Context) -> Converted:
+    """Iterate over the elements of the scan inputs along an axis of each."""
+    if ctx.opset < 9:
+        ctx.unsupported("Scan has a batch dimension before opset 9; convert the model to opset 9")
+    graph, attrs = ctx.attrs["body"], ctx.attrs
+    num_inputs = attrs["num_scan_inputs"]
+    num_states = len(ctx.values) - num_inputs
+    initial = [value for value in ctx.values[:num_states] if value is not None]
+    axes = attrs.get("scan_input_axes", [0] * num_inputs)
+    inputs = [
+        _axis_first(ctx, ctx.input(num_states + index), axis) for index, axis in enumerate(axes)
+    ]
+    shapes = [ctx.shape(tensor) for tensor in inputs]
+    if any(shape is None for shape in shapes):
+        ctx.unsupported("the shapes of the scan inputs must be known")
+    elements = [
+        Outline(ctx.dtype(tensor), shape[1:])
+        for tensor, shape in zip(inputs, shapes, strict=True)
+        if shape is not None
+    ]
+    iteration = _iterate(ctx, graph, [], initial, elements, 0)
+    if iteration is None:
+        return _lost(ctx)
+    num_outputs = len(iteration.scans)
+    callees = ctx.callees([iteration.body])
+    args: list[Any] = [*callees.functions, num_states, num_inputs, num_outputs]
+    args += attrs.get("scan_input_directions", [0] * num_inputs)
+    backwards = attrs.get("scan_output_directions", [0] * num_outputs)
+    for output, direction in zip(iteration.scans, backwards, strict=True):
+        args += [_empty(output), _dtype_imm(output.dtype), direction]
+    args += [*(ctx.walk.tensor(value) for value in initial), *inputs, *callees.arguments]
+    count = shapes[0][0] if shapes[0] is not None else None
+    outlines = iteration.states + [_stacked(count, output) for output in iteration.scans]
+    results: list[Any] = list(_call(ctx, "moonpoly.op.scan", args, outlines))
+    for index, axis in enumerate(attrs.get("scan_output_axes", [0] * num_outputs)):
+        if axis != 0:
+            place = num_states + index
+            results[place] = _first_axis_to(ctx, results[place].expr, axis)
+    return results
+
+
+def _axis_first(ctx: Context, tensor: relax.Expr | None, axis: int) -> relax.Expr:
+    assert tensor is not None, "the checker wants every scan input"
+    rank = ctx.rank(tensor)
+    if rank is None:
+        ctx.unsupported("the rank of the scan inputs must be known")
+    axis %= rank
+    order = [axis, *(d for d in range(rank) if d != axis)]
+    return ctx.emit(relax.op.permute_dims(tensor, order)) if axis != 0 else tensor
+
+
+def _first_axis_to(ctx: Context, tensor: relax.Expr, axis: int) -> relax.Expr:
+    rank = ctx.rank(tensor)
+    if rank is None:
+        ctx.unsupported("the rank of the scan outputs must be known")
+    order = list(range(1, rank))
+    order.insert(axis % rank, 0)
+    return relax.op.permute_dims(tensor, order)
