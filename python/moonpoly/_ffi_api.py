@@ -52,6 +52,9 @@ KernelSet = _bind("KernelSet")
 gemm = _bind("gemm")
 # (B (k, n), or (n, k) if transposed; transposed, panel) -> (ceil(n / panel), k, panel)
 pack_b = _bind("pack_b")
+# (B (k, n) int8 or uint8, panels (ceil(n / 16), ceil(k / 4), 16, 4), sums (ceil(n / 16), 16)):
+# lays B out for exact products of integers.
+pack_int8 = _bind("op.pack_int8")
 # (metadata_json, library): makes a model's call sites known to the intrinsics.
 register_model = _bind("register_model")
 # () -> threads that a plan made now may use

@@ -138,6 +138,11 @@ class Emitter(BlockBuilder):
             return self._select(*operands)
         if isinstance(expr, Call) and expr.op.name.endswith("if_then_else"):
             return self._guarded(expr, frame)
+        if _rounds_quotient(expr):
+            # The last bit of the quotient decides which integer a tie becomes.
+            (quotient,) = children(expr)
+            parts = [self.value(operand, frame) for operand in children(quotient)]
+            return self._call(expr, [self._combine(quotient, parts)])
         operands = [self.value(operand, frame) for operand in children(expr)]
         if isinstance(expr, Call):
             return self._call(expr, operands)
@@ -400,3 +405,10 @@ def _truth_value(expr: Expr, operands: list[Expr]) -> Expr | None:
         if isinstance(cast, tirx.Cast) and scalar_dtype(cast.value) == "bool":
             return cast.value
     return None
+
+
+def _rounds_quotient(expr: Expr) -> bool:
+    """Return whether ``expr`` rounds the quotient of two floats to a whole number."""
+    if not isinstance(expr, Call) or not expr.op.name.endswith(("nearbyint", "round")):
+        return False
+    return all(isinstance(operand, tirx.Div) for operand in children(expr))

@@ -4,23 +4,43 @@ They stand where TVM's converter takes an operator apart badly, or where it has 
 """
 
 from moonpoly.compiler.frontend.converters import (
+    attention,
+    contrib_activation,
+    contrib_attention,
+    contrib_matmul,
+    contrib_normalization,
+    contrib_quantized,
     control_flow,
     data_dependent,
     elementwise,
+    grouped_attention,
     indexing,
+    integer_products,
+    quantization,
     recurrent,
+    rotary,
     sequence,
 )
 from moonpoly.compiler.frontend.converters.registry import Converted, converts, find_converter
 
 __all__ = [
     "Converted",
+    "attention",
+    "contrib_activation",
+    "contrib_attention",
+    "contrib_matmul",
+    "contrib_normalization",
+    "contrib_quantized",
     "control_flow",
     "converts",
     "data_dependent",
     "elementwise",
     "find_converter",
+    "grouped_attention",
     "indexing",
+    "integer_products",
+    "quantization",
     "recurrent",
+    "rotary",
     "sequence",
 ]

@@ -1,0 +1,90 @@
+"""Strides, dilations and pads of a convolution, and the size of what it makes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tvm import relax, tirx
+
+from moonpoly.compiler.frontend.context import Context
+from moonpoly.compiler.frontend.converters.operand_shapes import sizes
+from moonpoly.compiler.frontend.values import Integer
+
+
+@dataclass(frozen=True)
+class WindowAttributes:
+    """How a window moves, with a number for each spatial dimension.
+
+    Parameters
+    ----------
+    groups
+        Into how many the channels are cut.
+    strides, dilations, pads_before, pads_after
+        One for each spatial dimension; pads may depend on symbolic sizes.
+    """
+
+    groups: int
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads_before: tuple[Integer, ...]
+    pads_after: tuple[Integer, ...]
+
+    def flat(self) -> list[Integer]:
+        """Return groups, strides, dilations, pads before and pads after, one after the other."""
+        return [
+            self.groups,
+            *self.strides,
+            *self.dilations,
+            *self.pads_before,
+            *self.pads_after,
+        ]
+
+
+def conv_attributes(ctx: Context, data: relax.Expr, weight: relax.Expr) -> WindowAttributes:
+    """Return the node's attributes with defaults filled in and ``auto_pad`` made explicit.
+
+    Parameters
+    ----------
+    data, weight
+        (n, c, ...) and (m, c / groups, ...).
+    """
+    extents, kernel = sizes(ctx, data)[2:], sizes(ctx, weight)[2:]
+    ones = [1] * len(extents)
+    strides = tuple(ctx.attrs.get("strides", ones))
+    dilations = tuple(ctx.attrs.get("dilations", ones))
+    pads = ctx.attrs.get("pads", [0] * (2 * len(extents)))
+    auto_pad = ctx.attrs.get("auto_pad", "NOTSET")
+    before: list[Integer] = list(pads[: len(extents)])
+    after: list[Integer] = list(pads[len(extents) :])
+    if auto_pad == "VALID":
+        before = after = [0] * len(extents)
+    elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        for d, extent in enumerate(extents):
+            covered = (_ceil_div(extent, strides[d]) - 1) * strides[d]
+            total = _positive(covered + dilations[d] * (kernel[d] - 1) + 1 - extent)
+            less, more = total // 2, total - total // 2
+            before[d], after[d] = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
+    return WindowAttributes(
+        int(ctx.attrs.get("group", 1)), strides, dilations, tuple(before), tuple(after)
+    )
+
+
+def conv_shape(
+    ctx: Context, data: relax.Expr, weight: relax.Expr, attributes: WindowAttributes
+) -> list[Integer]:
+    """Return the shape (n, m, ...) of the convolution of ``data`` with ``weight``."""
+    extents, kernel = sizes(ctx, data), sizes(ctx, weight)
+    out = [extents[0], kernel[0]]
+    for d, stride in enumerate(attributes.strides):
+        padded = extents[2 + d] + attributes.pads_before[d] + attributes.pads_after[d]
+        room = padded - attributes.dilations[d] * (kernel[2 + d] - 1) - 1
+        out.append(room // stride + 1)
+    return [ctx.symbols.simplify(dim) if not isinstance(dim, int) else dim for dim in out]
+
+
+def _ceil_div(value: Integer, divisor: int) -> Integer:
+    return (value + divisor - 1) // divisor
+
+
+def _positive(value: Integer) -> Integer:
+    return max(value, 0) if isinstance(value, int) else tirx.max(value, tirx.IntImm("int64", 0))

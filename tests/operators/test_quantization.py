@@ -1,0 +1,145 @@
+"""Quantising and dequantising rounds as ONNX Runtime does, in every granularity."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from node_models import Pair, node_model, random_integers
+from onnx import TensorProto, helper
+
+F32 = np.float32
+TYPES = [np.uint8, np.int8, np.uint16, np.int16]
+
+
+def element(dtype):
+    return helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+
+
+def scales(rng, *shape):
+    return (rng.random(shape) + 0.01).astype(F32)
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_per_tensor(rng, dtype):
+    constants = {"s": F32(0.37), "z": random_integers(rng, dtype, ())}
+    pair = Pair(
+        node_model(
+            "QuantizeLinear",
+            {"x": (F32, ["n", "m"])},
+            constants=constants,
+            output_types=[element(dtype)],
+        )
+    )
+    back = Pair(node_model("DequantizeLinear", {"x": (dtype, ["n", "m"])}, constants=constants))
+    for n, m in ((1, 1), (3, 17), (64, 31), (0, 4)):
+        # Ties, and values beyond both ends.
+        x = np.round(rng.standard_normal((n, m)) * 200) * F32(0.37) / 2
+        pair.assert_equal(x=x.astype(F32))
+        pair.assert_equal(x=(x * 1e4).astype(F32))
+        back.assert_equal(x=random_integers(rng, dtype, (n, m)))
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+@pytest.mark.parametrize("dtype", [np.uint8, np.int16])
+def test_per_axis(rng, dtype, axis):
+    shape = ["n", 7, "m"] if axis == 1 else ["n", "m", 7]
+    constants = {"s": scales(rng, 7), "z": random_integers(rng, dtype, (7,))}
+    pair = Pair(
+        node_model(
+            "QuantizeLinear",
+            {"x": (F32, shape)},
+            constants=constants,
+            output_types=[element(dtype)],
+            axis=axis,
+        )
+    )
+    back = Pair(
+        node_model("DequantizeLinear", {"x": (dtype, shape)}, constants=constants, axis=axis)
+    )
+    for n, m in ((1, 1), (3, 17)):
+        sizes = [{"n": n, "m": m}.get(dim, dim) for dim in shape]
+        pair.assert_equal(x=(rng.standard_normal(sizes) * 100).astype(F32))
+        back.assert_equal(x=random_integers(rng, dtype, sizes))
+
+
+def test_in_blocks_with_parameters_that_are_inputs(rng):
+    shapes = {"x": ["n", 8, "m"], "s": ["n", 2, "m"], "z": ["n", 2, "m"]}
+    pair = Pair(
+        node_model(
+            "QuantizeLinear",
+            {"x": (F32, shapes["x"]), "s": (F32, shapes["s"]), "z": (np.int8, shapes["z"])},
+            output_types=[TensorProto.INT8],
+            axis=1,
+            block_size=4,
+        )
+    )
+    back = Pair(
+        node_model(
+            "DequantizeLinear",
+            {"x": (np.int8, shapes["x"]), "s": (F32, shapes["s"]), "z": (np.int8, shapes["z"])},
+            axis=1,
+            block_size=4,
+        )
+    )
+    for n, m in ((1, 1), (3, 5)):
+        parameters = {"s": scales(rng, n, 2, m), "z": random_integers(rng, np.int8, (n, 2, m))}
+        pair.assert_equal(x=(rng.standard_normal((n, 8, m)) * 50).astype(F32), **parameters)
+        back.assert_equal(x=random_integers(rng, np.int8, (n, 8, m)), **parameters)
+
+
+def test_int32_is_dequantised_without_a_zero_point(rng):
+    pair = Pair(
+        node_model("DequantizeLinear", {"x": (np.int32, ["n"])}, constants={"s": F32(0.003)})
+    )
+    pair.assert_equal(x=rng.integers(-(2**31), 2**31, 1001).astype(np.int32))
+
+
+def test_half_precision_scales_round_the_product_once(rng):
+    pair = Pair(
+        node_model(
+            "DequantizeLinear",
+            {"x": (np.int8, ["n"])},
+            constants={"s": np.float16(0.037), "z": np.int8(5)},
+            output_types=[TensorProto.FLOAT16],
+        )
+    )
+    pair.assert_equal(x=random_integers(rng, np.int8, (301,)))
+
+
+@pytest.mark.parametrize("element_type", [TensorProto.INT4, TensorProto.UINT4])
+def test_four_bits_there_and_back(rng, element_type):
+    low = -8 if element_type == TensorProto.INT4 else 0
+    zero = helper.make_tensor("z", element_type, [], [low + 9])
+    model = node_model("QuantizeLinear", {"x": (F32, ["n", 6])}, constants={"s": F32(0.3)})
+    model.graph.initializer.append(zero)
+    model.graph.node[0].input.append("z")
+    model.graph.node[0].output[0] = "q"
+    model.graph.node.append(helper.make_node("DequantizeLinear", ["q", "s", "z"], ["y"]))
+    pair = Pair(model)
+    for n in (1, 2, 31):
+        pair.assert_equal(x=(rng.standard_normal((n, 6)) * 3).astype(F32))
+
+
+def test_weights_of_four_bits_in_blocks(rng):
+    weight = rng.integers(-8, 8, (16, 6))
+    tensor = helper.make_tensor("w", TensorProto.INT4, [16, 6], weight.ravel())
+    model = node_model("MatMul", {"x": (F32, ["n", 16])}, operands=["x", "real"])
+    model.graph.initializer.extend([tensor, onnx.numpy_helper.from_array(scales(rng, 4, 6), "s")])
+    node = helper.make_node("DequantizeLinear", ["w", "s"], ["real"], axis=0, block_size=4)
+    model.graph.node.insert(0, node)
+    pair = Pair(model)
+    pair.assert_close(2e-6, x=rng.standard_normal((5, 16)).astype(F32))
+
+
+def test_dynamic_quantisation(rng):
+    pair = Pair(
+        node_model(
+            "DynamicQuantizeLinear",
+            {"x": (F32, ["n", "m"])},
+            outputs=["y", "s", "z"],
+            output_types=[TensorProto.UINT8, TensorProto.FLOAT, TensorProto.UINT8],
+        )
+    )
+    for n, m in ((1, 1), (3, 17), (64, 999)):
+        pair.assert_equal(x=rng.standard_normal((n, m)).astype(F32))
