@@ -6,6 +6,7 @@
 #include <tvm/ffi/error.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "conv/gather.h"
 #include "launch/gemm.h"
@@ -79,10 +80,24 @@ void BindOperand(const DLTensor* tensor, OperandKind kind, const DLTensor* y, in
   out->batch[1] = per_channel ? one_image / groups : 0;
 }
 
+// Compiled models let Y take the addend's place where they can; else it is copied.
+void StartFrom(const DLTensor* addend, const DLTensor* y) {
+  CheckFloat32(addend, "addend");
+  CheckRank(addend, 4, "addend");
+  CheckContiguous(addend, "addend");
+  int64_t count = 1;
+  for (int axis = 0; axis < 4; ++axis) {
+    CheckExtent(addend, axis, y->shape[axis], "addend");
+    count *= y->shape[axis];
+  }
+  if (FloatData(addend) == FloatData(y)) return;
+  std::memcpy(FloatData(y), FloatData(addend), static_cast<size_t>(count) * sizeof(float));
+}
+
 }  // namespace
 
 void RunConv2d(const KernelSetObj& ks, const ConvAttrs& attrs, const DLTensor* x, const DLTensor* w,
-               const DLTensor* y, const EpilogueSpec* epilogue,
+               const DLTensor* addend, const DLTensor* y, const EpilogueSpec* epilogue,
                const DLTensor* const* epilogue_operands) {
   const ConvShape shape = BindShape(attrs, x, w, y);
   const int64_t images = x->shape[0], groups = attrs.groups, rows = w->shape[0] / groups;
@@ -120,6 +135,8 @@ void RunConv2d(const KernelSetObj& ks, const ConvAttrs& attrs, const DLTensor* x
     }
     call.epilogue = &bound;
   }
+  call.accumulate = addend != nullptr;
+  if (call.accumulate) StartFrom(addend, y);
   call.plan = &CachedPlan(ks, problem);
   LaunchGemmOrThrow(call);
 }

@@ -18,11 +18,12 @@ namespace ffi = tvm::ffi;
 
 namespace {
 
-/*! \brief The arguments (site, x, w, e0, ..., y) of an intrinsic. */
+/*! \brief The arguments (site, x, w, e0, ..., addend, y) of an intrinsic. */
 struct IntrinsicArgs {
   const Site* site;
   const DLTensor* left;
   const DLTensor* right;
+  const DLTensor* addend;
   const DLTensor* out;
   const DLTensor* operands[kMaxEpilogueOperands];
 };
@@ -34,14 +35,16 @@ void ReadArgs(const ffi::PackedArgs& args, Site::Op op, IntrinsicArgs* out) {
   }
   out->site = &FindSite(args[0].cast<int64_t>());
   const int32_t num_operands = out->site->epilogue.num_operands;
-  if (out->site->op != op || args.size() != num_operands + 4) {
-    TVM_FFI_THROW(TypeError) << "call site of " << out->site->node << " takes " << num_operands + 4
+  const int32_t expected = num_operands + (out->site->has_addend ? 5 : 4);
+  if (out->site->op != op || args.size() != expected) {
+    TVM_FFI_THROW(TypeError) << "call site of " << out->site->node << " takes " << expected
                              << " arguments, got " << args.size();
   }
   out->left = args[1].cast<DLTensor*>();
   out->right = args[2].cast<DLTensor*>();
   for (int i = 0; i < num_operands; ++i) out->operands[i] = args[3 + i].cast<DLTensor*>();
-  out->out = args[3 + num_operands].cast<DLTensor*>();
+  out->addend = out->site->has_addend ? args[expected - 2].cast<DLTensor*>() : nullptr;
+  out->out = args[expected - 1].cast<DLTensor*>();
 }
 
 /*! \brief A tensor seen with its axes in another order. */
@@ -86,8 +89,8 @@ void MatmulIntrinsic(ffi::PackedArgs packed, ffi::Any*) {
 void Conv2dIntrinsic(ffi::PackedArgs packed, ffi::Any*) {
   IntrinsicArgs args;
   ReadArgs(packed, Site::Op::kConv2d, &args);
-  RunConv2d(*args.site->kernels, args.site->conv, args.left, args.right, args.out,
-            &args.site->epilogue, args.operands);
+  RunConv2d(*args.site->kernels, args.site->conv, args.left, args.right, args.addend,
+            args.out, &args.site->epilogue, args.operands);
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ class Worker {
     for (int64_t element = batches.begin; element < batches.end; ++element) {
       SetBatch(element);
       if (plan_.k_threads == 1) {
-        RunRegions(&scratch, c_, &epilogue_);
+        RunRegions(&scratch, c_, call_.accumulate, &epilogue_);
         if (status_ != 0) return status_;
       } else {
         RunSlice(&scratch);
@@ -79,9 +79,10 @@ class Worker {
     epilogue_.SetBatch(coordinates, dims.ndim);
   }
 
-  void RunRegions(Scratch* scratch, const COperand& c, EpilogueRunner* epilogue) {
+  void RunRegions(Scratch* scratch, const COperand& c, bool accumulate, EpilogueRunner* epilogue) {
     if (status_ != 0) return;
-    RegionWalk walk(*call_.ks, plan_.problem, a_, b_, c, &kernel_call_, scratch);
+    RegionWalk walk(*call_.ks, plan_.problem, a_, b_, c, accumulate, &kernel_call_,
+                    scratch);
     const Span k = KSlice(plan_.problem.k, slice_, plan_.k_threads);
     for (int i = 0; i < plan_.num_regions && status_ == 0; ++i) {
       const Region& region = plan_.regions[i];
@@ -116,7 +117,7 @@ class Worker {
     const int64_t m = plan_.problem.m, n = plan_.problem.n;
     COperand target = c_;
     if (slice_ > 0) target = {launch_.partial + (slice_ - 1) * m * n, n};
-    RunRegions(scratch, target, &nothing_);
+    RunRegions(scratch, target, call_.accumulate && slice_ == 0, &nothing_);
     Barrier();
     if (status_ != 0) return;
     const int32_t members = plan_.k_threads * plan_.region_threads;
@@ -152,7 +153,7 @@ int RunThread(int thread, TVMParallelGroupEnv* env, void* data) {
   return Worker(*static_cast<const Launch*>(data), thread, env).Run();
 }
 
-// With no reduction steps the product is zero.
+// With no reduction steps the product is zero, or what C holds.
 int LaunchEmptyReduction(const GemmCall& call) {
   EpilogueRunner epilogue(call.epilogue);
   for (int64_t element = 0; element < call.plan->problem.batch; ++element) {
@@ -166,7 +167,9 @@ int LaunchEmptyReduction(const GemmCall& call) {
     }
     epilogue.SetBatch(coordinates, call.batch.ndim);
     const int64_t m = call.plan->problem.m, n = call.plan->problem.n;
-    for (int64_t i = 0; i < m; ++i) std::memset(c.data + i * c.ld, 0, n * sizeof(float));
+    for (int64_t i = 0; i < m && !call.accumulate; ++i) {
+      std::memset(c.data + i * c.ld, 0, n * sizeof(float));
+    }
     if (epilogue.active()) {
       const int status = epilogue.Run(c, 0, m, 0, n);
       if (status != 0) return status;

@@ -21,10 +21,12 @@ struct GemmCall {
   BatchDims batch;
   /*! \brief Null where nothing is fused. */
   const Epilogue* epilogue;
+  /*! \brief Whether the products are added to what C holds. */
+  bool accumulate = false;
 };
 
 /*!
- * \brief Compute C = A B for every batch element as the plan says, then the epilogue.
+ * \brief Compute C = A B, or C += A B, for every batch element as the plan says, then the epilogue.
  *
  * Runs on the caller's thread and on as many of TVM's pool as the plan has. Allocates nothing after
  * each thread's first call.

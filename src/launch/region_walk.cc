@@ -34,8 +34,16 @@ void CopyTile(const float* tile, int64_t tile_ld, int64_t rows, int64_t cols, bo
 }  // namespace
 
 RegionWalk::RegionWalk(const KernelSetObj& ks, const Problem& problem, const AOperand& a,
-                       const BOperand& b, const COperand& c, KernelCall* call, Scratch* scratch)
-    : ks_(ks), problem_(problem), a_(a), b_(b), c_(c), call_(call), scratch_(scratch) {}
+                       const BOperand& b, const COperand& c, bool accumulate, KernelCall* call,
+                       Scratch* scratch)
+    : ks_(ks),
+      problem_(problem),
+      a_(a),
+      b_(b),
+      c_(c),
+      accumulate_(accumulate),
+      call_(call),
+      scratch_(scratch) {}
 
 int RegionWalk::Run(const Region& region, const Block& block, EpilogueRunner* epilogue) {
   if (block.rows.begin >= block.rows.end || block.cols.begin >= block.cols.end) return 0;
@@ -83,7 +91,7 @@ int RegionWalk::RunColumns(const Block& block, bool pack_b, EpilogueRunner* epil
         const int64_t rows = std::min(mc, block.rows.end - m0);
         const float* a = a_.data + m0 * a_.row + k.begin * a_.col;
         float* c = c_.data + m0 * c_.ld + n0;
-        const bool accumulate = slice > 0;
+        const bool accumulate = accumulate_ || slice > 0;
         int status = 0;
         if (pack_a) {
           const int64_t tile_rows = std::min(TileRows(rows), RoundDown(kScratchA / a_ld, um));

@@ -21,7 +21,7 @@ struct Block {
 };
 
 /*!
- * \brief Runs one micro-kernel over rectangles of one product.
+ * \brief Runs one micro-kernel over rectangles of one product, which is written to C or added to it.
  *
  * Loops, outermost first: column blocks (nc), reduction slices (kc), row blocks (mc), and inside
  * the micro-kernel column tiles over row tiles. A slice of B is packed once for all rows; what a
@@ -30,7 +30,7 @@ struct Block {
 class RegionWalk {
  public:
   RegionWalk(const KernelSetObj& ks, const Problem& problem, const AOperand& a, const BOperand& b,
-             const COperand& c, KernelCall* call, Scratch* scratch);
+             const COperand& c, bool accumulate, KernelCall* call, Scratch* scratch);
 
   /*! \brief Compute `block` of C as `region` says; `epilogue` runs on what is finished.
    *  \return 0, or -1 with the error raised in this thread's FFI state. */
@@ -60,6 +60,7 @@ class RegionWalk {
   const AOperand& a_;
   const BOperand& b_;
   const COperand& c_;
+  bool accumulate_;
   KernelCall* call_;
   Scratch* scratch_;
   const Region* region_ = nullptr;

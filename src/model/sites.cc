@@ -178,6 +178,7 @@ Site ParseSite(const JsonReader& json, const ffi::Module& lib,
   } else if (op == "conv2d") {
     site.op = Site::Op::kConv2d;
     site.conv = ParseConv(json);
+    site.has_addend = json.Has("addend") && json.GetBool("addend");
   } else {
     TVM_FFI_THROW(ValueError) << json.where() << ".op must be matmul or conv2d, got " << op;
   }

@@ -36,6 +36,8 @@ struct Site {
   /*! \brief Columns of a packed B before padding; -1 where the tensors tell. */
   int64_t n;
   ConvAttrs conv;
+  /*! \brief Whether the argument before the output is what a convolution is added to. */
+  bool has_addend;
   std::string node;
 };
 

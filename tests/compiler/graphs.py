@@ -45,7 +45,7 @@ class Reference:
         mod, self.table = rewrite(model)
         target = TARGET.tvm_target()
         with target:
-            mod = run_phases(mod, lowering_phases(target))
+            mod = run_phases(mod, lowering_phases(target, self.table))
         executable = generate(reference_intrinsics.redirect(mod), target)
         library = executable.jit()
         for site in self.table.sites:

@@ -83,7 +83,10 @@ def conv2d(site_id, x, w, *rest):
             out += np.einsum("ngchw,gkc->ngkhw", window, wg[..., r, s])
     product = out.reshape(num, cout, p * q).astype(np.float32)
     operands = []
-    for e in rest[:-1]:
+    rest = list(rest[:-1])
+    if site.get("addend"):
+        product += _array(rest.pop()).reshape(product.shape)
+    for e in rest:
         e = _array(e)
         e = e.reshape((1,) * (4 - e.ndim) + e.shape)
         operands.append(e.reshape(*e.shape[:2], -1))

@@ -23,7 +23,7 @@ def test_no_function_is_left_to_the_fallback(model, host):
         pytest.skip(str(err))
     target = host.tvm_target()
     table = SiteTable(digest="0" * 64, lanes=host.vector_lanes["float32"])
-    before = [phase for phase in lowering_phases(target) if phase.name < "6_schedule"]
+    before = [phase for phase in lowering_phases(target, table) if phase.name < "6_schedule"]
     with target:
         mod = run_phases(import_model(path).module, rewriting_phases(table) + before)
     schedule = ScheduleCPU(target)

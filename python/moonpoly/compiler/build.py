@@ -104,7 +104,9 @@ def build_library(
     )
     tvm_target = target.tvm_target()
     with tvm_target:
-        mod = run_phases(imported.module, rewriting_phases(table) + lowering_phases(tvm_target))
+        mod = run_phases(
+            imported.module, rewriting_phases(table) + lowering_phases(tvm_target, table)
+        )
     manifest = {key: value for key, value in artifact.manifest.items() if key not in _FILE_KEYS}
     metadata = model_metadata(
         imported,

@@ -22,6 +22,7 @@ from moonpoly.compiler.passes.fuse_epilogue import FuseEpilogue
 from moonpoly.compiler.passes.join_permutes import JoinPermutes
 from moonpoly.compiler.passes.lower_control_flow import LowerControlFlow
 from moonpoly.compiler.passes.report_rest import ReportRest
+from moonpoly.compiler.passes.reuse_addend import ReuseAddend
 from moonpoly.compiler.passes.rewrite_conv2d import RewriteConv2d
 from moonpoly.compiler.passes.rewrite_matmul import RewriteMatmul
 from moonpoly.compiler.passes.rewrite_recurrent import RewriteRecurrent
@@ -69,13 +70,15 @@ def rewriting_phases(table: SiteTable) -> list[Phase]:
     ]
 
 
-def lowering_phases(target: tvm.target.Target) -> list[Phase]:
+def lowering_phases(target: tvm.target.Target, table: SiteTable) -> list[Phase]:
     """Return the phases from there to what the VM's code generator takes, in order.
 
     Parameters
     ----------
     target
         TVM's target of the generated code.
+    table
+        What the rewriting phases filled.
     """
     t = relax.transform
     return [
@@ -107,6 +110,7 @@ def lowering_phases(target: tvm.target.Target) -> list[Phase]:
                 t.ToNonDataflow(),
                 t.RemovePurityChecking(),
                 t.CallTIRRewrite(),
+                ReuseAddend(table),
             ],
         ),
         Phase(

@@ -9,12 +9,14 @@ A group starts with the call and takes, in program order, operators of the epilo
 result has the output's shape and whose other operands are constants or broadcast over a block as a
 column vector, row vector, scalar or whole. Values may be used many times inside the group, only the
 last one outside. The fused call stands in the last one's place, where all operands are available.
+
+A residual of a convolution that nobody reads afterwards becomes its *addend*: the last argument,
+from which the product starts instead of from zero, and whose memory the result may take.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import tvm
 import tvm_ffi
@@ -25,11 +27,12 @@ from moonpoly.compiler.passes import rewrite_conv2d, rewrite_matmul
 from moonpoly.compiler.passes.broadcast import conv2d_operand, matmul_operand
 from moonpoly.compiler.passes.dims import Dim, dtype_of, is_static, same_shape, shape_of
 from moonpoly.compiler.passes.epilogue_function import Ref, Step, build_epilogue
+from moonpoly.compiler.passes.epilogue_group import Group, take_addend, truncated
 from moonpoly.compiler.passes.epilogue_ops import find_rule
 from moonpoly.compiler.passes.fold_constant import constant_array
 from moonpoly.compiler.sites import CallSite, Epilogue, OperandKind, SiteTable
 
-_INTRINSICS = (rewrite_matmul.INTRINSIC, rewrite_conv2d.INTRINSIC)
+INTRINSICS = (rewrite_matmul.INTRINSIC, rewrite_conv2d.INTRINSIC)
 # What the runtime passes on from its stack.
 _MAX_OPERANDS = 8
 _CALL_DPS = tvm.ir.Op.get("relax.call_dps_packed")
@@ -56,17 +59,6 @@ class FuseEpilogue:
         return mod
 
 
-@dataclass
-class _Group:
-    """The members of one epilogue, and what they read from outside."""
-
-    anchor: relax.VarBinding
-    members: list[relax.VarBinding] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
-    operands: list[relax.Expr] = field(default_factory=list)
-    kinds: list[OperandKind] = field(default_factory=list)
-
-
 class _EpilogueFunctions:
     """The PrimFuncs of a model, one for each distinct expression."""
 
@@ -75,7 +67,7 @@ class _EpilogueFunctions:
         self._lanes = lanes
         self._by_hash: dict[int, list[tuple[str, tvm.tirx.PrimFunc]]] = {}
 
-    def name_of(self, group: _Group) -> str:
+    def name_of(self, group: Group) -> str:
         func = build_epilogue(group.steps, group.kinds, self._lanes)
         alike = self._by_hash.setdefault(tvm_ffi.structural_hash(func), [])
         for name, known in alike:
@@ -95,16 +87,21 @@ class _Fuser(PyExprMutator):
         self._fused: dict[relax.Var, relax.Expr] = {}
 
     def plan(
-        self, groups: Sequence[_Group], table: SiteTable, functions: _EpilogueFunctions
+        self, groups: Sequence[Group], table: SiteTable, functions: _EpilogueFunctions
     ) -> None:
         for group in groups:
             call = group.anchor.value
             site = site_of(call, table)
-            site.epilogue = Epilogue(functions.name_of(group), tuple(group.kinds))
+            if group.steps:
+                site.epilogue = Epilogue(functions.name_of(group), tuple(group.kinds))
+            arguments = [*call.args[1].fields, *group.operands]
+            if group.addend is not None:
+                site.attributes["addend"] = True
+                arguments.append(group.addend)
             last = group.members[-1].var
             self._absorbed.update([group.anchor.var, *(b.var for b in group.members[:-1])])
             self._fused[last] = relax.call_dps_packed(
-                call.args[0], [*call.args[1].fields, *group.operands], out_ty=call.ty_args[0]
+                call.args[0], arguments, out_ty=call.ty_args[0]
             )
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
@@ -115,8 +112,8 @@ class _Fuser(PyExprMutator):
         super().visit_var_binding_(binding)
 
 
-def _find_groups(func: relax.Function) -> list[_Group]:
-    groups: list[_Group] = []
+def _find_groups(func: relax.Function) -> list[Group]:
+    groups: list[Group] = []
     for block in func.body.blocks:
         if not isinstance(block, relax.DataflowBlock):
             continue
@@ -130,6 +127,10 @@ def _find_groups(func: relax.Function) -> list[_Group]:
             if group is not None:
                 groups.append(group)
                 taken.update(b.var for b in group.members)
+        positions = {binding.var: position for position, binding in enumerate(bindings)}
+        for group in groups:
+            if intrinsic_name(group.anchor.value) == rewrite_conv2d.INTRINSIC:
+                take_addend(group, users, positions)
     return groups
 
 
@@ -139,7 +140,7 @@ def intrinsic_name(expr: relax.Expr | None) -> str:
         isinstance(expr, tvm.ir.Call)
         and expr.op == _CALL_DPS
         and isinstance(expr.args[0], relax.ExternFunc)
-        and expr.args[0].global_symbol in _INTRINSICS
+        and expr.args[0].global_symbol in INTRINSICS
     ):
         return str(expr.args[0].global_symbol)
     return ""
@@ -155,9 +156,9 @@ def _grow(
     following: Sequence[relax.VarBinding],
     users: dict[relax.Var, Sequence[relax.Var]],
     taken: set[relax.Var],
-) -> _Group | None:
+) -> Group | None:
     """Return the longest group that starts at ``anchor``, or None if nothing can be fused."""
-    group = _Group(anchor)
+    group = Group(anchor)
     position_of = {anchor.var: -1}
     # What the longest prefix with one output has; a later member may yet close over an open value.
     best = 0
@@ -176,7 +177,7 @@ def _grow(
             best = len(group.members)
         if not isinstance(binding.var, relax.DataflowVar):
             break
-    return _truncate(group, best) if best else None
+    return truncated(group, best) if best else None
 
 
 def _reads(expr: relax.Expr, position_of: dict[relax.Var, int]) -> bool:
@@ -196,7 +197,7 @@ def _has_one_output(
     )
 
 
-def _as_step(call: tvm.ir.Call, group: _Group, position_of: dict[relax.Var, int]) -> Step | None:
+def _as_step(call: tvm.ir.Call, group: Group, position_of: dict[relax.Var, int]) -> Step | None:
     """Return ``call`` as a step of ``group``, whose operands grow by what it reads; else None."""
     out_shape = shape_of(group.anchor.value)
     shape = shape_of(call)
@@ -230,7 +231,7 @@ def _as_step(call: tvm.ir.Call, group: _Group, position_of: dict[relax.Var, int]
     return Step(call, tuple(args))
 
 
-def _kind(expr: relax.Expr, group: _Group, out_shape: Sequence[Dim]) -> OperandKind | None:
+def _kind(expr: relax.Expr, group: Group, out_shape: Sequence[Dim]) -> OperandKind | None:
     shape = shape_of(expr)
     if shape is None or dtype_of(expr) != "float32":
         return None
@@ -243,32 +244,3 @@ def _kind(expr: relax.Expr, group: _Group, out_shape: Sequence[Dim]) -> OperandK
     matrix_dims = 3 if constant_array(arguments.fields[2]) is not None else 2
     folds = all(is_static(dim, 1) for dim in b_shape[:-matrix_dims])
     return matmul_operand(shape, out_shape, folds=folds)
-
-
-def _truncate(group: _Group, size: int) -> _Group:
-    """Return the group of the first ``size`` members, without the operands that it doesn't read."""
-    steps = group.steps[:size]
-    read = sorted(
-        {arg.index for step in steps for arg in step.args if _is_operand(arg)}  # type: ignore[union-attr]
-    )
-    renumbered = {old: new for new, old in enumerate(read)}
-    return _Group(
-        anchor=group.anchor,
-        members=group.members[:size],
-        steps=[
-            Step(
-                step.call,
-                tuple(
-                    Ref("operand", renumbered[arg.index]) if _is_operand(arg) else arg  # type: ignore[union-attr]
-                    for arg in step.args
-                ),
-            )
-            for step in steps
-        ],
-        operands=[group.operands[old] for old in read],
-        kinds=[group.kinds[old] for old in read],
-    )
-
-
-def _is_operand(arg: Ref | float) -> bool:
-    return isinstance(arg, Ref) and arg.kind == "operand"
