@@ -178,3 +178,19 @@ def test_cumulative_sum(target, rng):
     run = compile_graph(target, [((n, m), "float32")], lambda x: relax.op.cumsum(x, axis=1))
     x = rng.standard_normal((3, 50), dtype=np.float32)
     assert_close(run(x), x.astype(np.float64).cumsum(1))
+
+
+def test_a_softmax_whose_nans_become_zeros(target, rng):
+    n, m = symbols("nm")
+
+    def guarded(x):
+        weights = relax.op.nn.softmax(x, axis=-1)
+        return relax.op.where(relax.op.isnan(weights), relax.const(0, "float32"), weights)
+
+    run = compile_graph(target, [((n, m), "float32")], guarded)
+    assert set(run.rules.values()) == {"rows"}
+    for rows, length in [(1, 1), (5, 37), (3, 1000)]:
+        x = rng.standard_normal((rows, length), dtype=np.float32)
+        x[0] = -np.inf
+        want = special.softmax(x.astype(np.float64), axis=-1)
+        assert_close(run(x), np.nan_to_num(want))

@@ -243,7 +243,7 @@ class _Rows(ABC):
             if stage.is_reduction or stage is output:
                 continue
             readers = program.consumers(stage)
-            if len(readers) < 2 or output not in readers:
+            if output not in readers or not any(reader.is_reduction for reader in readers):
                 continue
             axes = [axis.var for axis in output.axes]
             reads = [load for load in loads(output.value) if load.source.same_as(stage.buffer)]
