@@ -24,6 +24,8 @@ constexpr int64_t kMaxLanes = 16;
 
 // Window positions whose lanes are found out at once.
 constexpr int64_t kMaxPositions = 64;
+// Panels filled side by side: their pixels follow each other in a plane, and planes are far apart.
+constexpr int64_t kPanelsAtOnce = 8;
 
 /*! \brief The rows [k0, k0 + kc) of a panel, at the window positions [begin, end). */
 struct Slice {
@@ -120,26 +122,30 @@ void FindSegments(const ConvShape& shape, const Slice& slice, int64_t column, in
 }
 
 /*!
- * \brief Writes the rows of a slice for one panel. `offsets` has one entry for each position from
- *        slice.begin on; the rows of a channel are written in order, as memory likes it.
+ * \brief Writes the rows of a slice for `count` neighbouring panels. `offsets` has one entry for each
+ *        position from slice.begin on.
  */
-using CopyRowsFn = void (*)(const ConvShape& shape, const Panel& panel, const Slice& slice,
-                            const int64_t* offsets, const float* x, int64_t lanes, float* dst);
+using CopyPanelsFn = void (*)(const ConvShape& shape, const Panel* panels, int64_t count,
+                              const Slice& slice, const int64_t* offsets, const float* x,
+                              int64_t lanes, float* dst);
 
-void CopyRowsPlain(const ConvShape& shape, const Panel& panel, const Slice& slice,
-                   const int64_t* offsets, const float* x, int64_t lanes, float* dst) {
+void CopyPanelsPlain(const ConvShape& shape, const Panel* panels, int64_t count,
+                     const Slice& slice, const int64_t* offsets, const float* x, int64_t lanes,
+                     float* dst) {
   const int64_t step = shape.attrs.stride_w, plane_size = shape.height * shape.width;
   for (int64_t c = slice.first_channel(); c < slice.end_channel(); ++c) {
     const Span positions = slice.Positions(c);
-    for (int64_t at = positions.begin; at < positions.end; ++at) {
-      float* to = dst + slice.Row(c, at) * lanes;
-      std::fill(to, to + lanes, 0.0f);
-      for (int32_t i = 0; i < panel.num_segments; ++i) {
-        const Segment& segment = panel.segments[i];
-        const float* from = x + c * plane_size + segment.base + offsets[at - slice.begin];
-        for (uint32_t left = segment.lanes[at - slice.begin]; left != 0; left &= left - 1) {
-          const int64_t lane = __builtin_ctz(left);
-          to[lane] = from[lane * step];
+    for (int64_t p = 0; p < count; ++p) {
+      for (int64_t at = positions.begin; at < positions.end; ++at) {
+        float* to = dst + (p * slice.kc + slice.Row(c, at)) * lanes;
+        std::fill(to, to + lanes, 0.0f);
+        for (int32_t i = 0; i < panels[p].num_segments; ++i) {
+          const Segment& segment = panels[p].segments[i];
+          const float* from = x + c * plane_size + segment.base + offsets[at - slice.begin];
+          for (uint32_t left = segment.lanes[at - slice.begin]; left != 0; left &= left - 1) {
+            const int64_t lane = __builtin_ctz(left);
+            to[lane] = from[lane * step];
+          }
         }
       }
     }
@@ -164,6 +170,10 @@ struct StrideTwo {
                                                                             const float* from) {
     const __m512i even =
         _mm512_set_epi32(30, 28, 26, 24, 22, 20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0);
+    if (lanes == 0xffffu) {
+      const __m512 high = _mm512_maskz_loadu_ps(0x7fff, from + 16);
+      return _mm512_permutex2var_ps(_mm512_loadu_ps(from), even, high);
+    }
     const uint32_t wide = _pdep_u32(lanes, 0x55555555u);
     const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(wide), from);
     const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(wide >> 16), from + 16);
@@ -172,69 +182,70 @@ struct StrideTwo {
   }
 };
 
-// kSegments and kWindow are 0 where only the arguments tell them. The common ones are unrolled: with
-// a branch for each position the gather of a 3x3 window would take half as long again.
+// Channels ahead that are asked for early: hardware sees no pattern in steps of whole planes.
+constexpr int64_t kAhead = 4;
+
+// The positions of one channel in one panel. kSegments and kWindow are 0 where only the arguments
+// tell them; the common ones are unrolled.
 template <class Pixels, int32_t kSegments, int64_t kWindow>
-__attribute__((target("avx512f,bmi2"))) void CopyChannels(const Panel& panel,
-                                                          const int64_t* offsets,
-                                                          const float* plane, int64_t plane_size,
-                                                          int64_t count, Span positions,
-                                                          float* dst) {
+__attribute__((target("avx512f,bmi2"), always_inline)) inline void CopyPositions(
+    const Panel& panel, const int64_t* offsets, const float* plane, Span positions, float* dst) {
   const int32_t num_segments = kSegments == 0 ? panel.num_segments : kSegments;
   if (kWindow > 0) positions = {0, kWindow};
-  for (int64_t c = 0; c < count; ++c, plane += plane_size) {
 #pragma GCC unroll 9
-    for (int64_t at = positions.begin; at < positions.end; ++at, dst += kMaxLanes) {
-      __m512 value = _mm512_setzero_ps();
-      for (int32_t i = 0; i < num_segments; ++i) {
-        const Segment& segment = panel.segments[i];
-        value = Pixels::Load(value, segment.lanes[at], plane + segment.base + offsets[at]);
-      }
-      _mm512_storeu_ps(dst, value);
+  for (int64_t at = positions.begin; at < positions.end; ++at, dst += kMaxLanes) {
+    __m512 value = _mm512_setzero_ps();
+    for (int32_t i = 0; i < num_segments; ++i) {
+      const Segment& segment = panel.segments[i];
+      value = Pixels::Load(value, segment.lanes[at], plane + segment.base + offsets[at]);
     }
+    _mm512_storeu_ps(dst, value);
   }
 }
 
-template <class Pixels, int32_t kSegments>
-void CopySlice(const ConvShape& shape, const Panel& panel, const Slice& slice,
-               const int64_t* offsets, const float* x, float* dst) {
-  const int64_t plane_size = shape.height * shape.width;
-  const bool all_positions = slice.begin == 0 && slice.end == slice.window;
-  for (int64_t c = slice.first_channel(); c < slice.end_channel();) {
-    Span positions = slice.Positions(c);
-    const float* plane = x + c * plane_size;
-    float* to = dst + slice.Row(c, positions.begin) * kMaxLanes;
-    positions = {positions.begin - slice.begin, positions.end - slice.begin};
-    int64_t count = 1;
-    if (all_positions && positions.end - positions.begin == slice.window) {
-      count = (slice.k0 + slice.kc) / slice.window - c;
+template <class Pixels, int64_t kWindow>
+__attribute__((target("avx512f,bmi2"))) void CopyChannel(const Panel* panels, int64_t count,
+                                                         int64_t panel_step, int64_t plane_size,
+                                                         const int64_t* offsets,
+                                                         const float* plane, Span positions,
+                                                         float* dst) {
+  for (int64_t p = 0; p < count; ++p, dst += panel_step) {
+    const Panel& panel = panels[p];
+    for (int32_t i = 0; i < panel.num_segments; ++i) {
+      const float* ahead =
+          plane + kAhead * plane_size + panel.segments[i].base + offsets[positions.end - 1];
+      _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(ahead + kMaxLanes), _MM_HINT_T0);
     }
-    if (count > 1 && slice.window == 9) {
-      CopyChannels<Pixels, kSegments, 9>(panel, offsets, plane, plane_size, count, positions, to);
-    } else if (count > 1 && slice.window == 1) {
-      CopyChannels<Pixels, kSegments, 1>(panel, offsets, plane, plane_size, count, positions, to);
+    if (panel.num_segments == 1) {
+      CopyPositions<Pixels, 1, kWindow>(panel, offsets, plane, positions, dst);
+    } else if (panel.num_segments == 2) {
+      CopyPositions<Pixels, 2, kWindow>(panel, offsets, plane, positions, dst);
     } else {
-      CopyChannels<Pixels, kSegments, 0>(panel, offsets, plane, plane_size, count, positions, to);
+      CopyPositions<Pixels, 0, kWindow>(panel, offsets, plane, positions, dst);
     }
-    c += count;
   }
 }
 
 template <class Pixels>
-void CopyRows(const ConvShape& shape, const Panel& panel, const Slice& slice,
-              const int64_t* offsets, const float* x, int64_t, float* dst) {
-  if (panel.num_segments == 1) {
-    CopySlice<Pixels, 1>(shape, panel, slice, offsets, x, dst);
-  } else if (panel.num_segments == 2) {
-    CopySlice<Pixels, 2>(shape, panel, slice, offsets, x, dst);
-  } else {
-    CopySlice<Pixels, 0>(shape, panel, slice, offsets, x, dst);
+void CopyPanels(const ConvShape& shape, const Panel* panels, int64_t count, const Slice& slice,
+                const int64_t* offsets, const float* x, int64_t, float* dst) {
+  const int64_t plane_size = shape.height * shape.width, panel_step = slice.kc * kMaxLanes;
+  for (int64_t c = slice.first_channel(); c < slice.end_channel(); ++c) {
+    Span positions = slice.Positions(c);
+    float* to = dst + slice.Row(c, positions.begin) * kMaxLanes;
+    positions = {positions.begin - slice.begin, positions.end - slice.begin};
+    const int64_t whole = positions.end - positions.begin == slice.window ? slice.window : 0;
+    const auto copy = whole == 9   ? CopyChannel<Pixels, 9>
+                      : whole == 1 ? CopyChannel<Pixels, 1>
+                                   : CopyChannel<Pixels, 0>;
+    copy(panels, count, panel_step, plane_size, offsets, x + c * plane_size, positions, to);
   }
 }
 
 #endif  // defined(__x86_64__)
 
-template <int64_t kStride, CopyRowsFn kCopy>
+template <int64_t kStride, CopyPanelsFn kCopy>
 void Gather(const void* context, const float* x, int64_t k0, int64_t kc, int64_t n0, int64_t cols,
             int64_t lanes, float* dst) {
   const ConvShape& shape = *static_cast<const ConvShape*>(context);
@@ -246,10 +257,13 @@ void Gather(const void* context, const float* x, int64_t k0, int64_t kc, int64_t
       offsets[at - slice.begin] = at / shape.kernel_w * shape.attrs.dilation_h * shape.width +
                                   at % shape.kernel_w * shape.attrs.dilation_w;
     }
-    for (int64_t j = 0; j < cols; j += lanes) {
-      Panel panel;
-      FindSegments<kStride>(shape, slice, n0 + j, lanes, &panel);
-      kCopy(shape, panel, slice, offsets, x, lanes, dst + j * kc);
+    for (int64_t j = 0; j < cols; j += kPanelsAtOnce * lanes) {
+      Panel panels[kPanelsAtOnce];
+      const int64_t count = std::min(kPanelsAtOnce, (cols - j) / lanes);
+      for (int64_t p = 0; p < count; ++p) {
+        FindSegments<kStride>(shape, slice, n0 + j + p * lanes, lanes, &panels[p]);
+      }
+      kCopy(shape, panels, count, slice, offsets, x, lanes, dst + j * kc);
     }
   }
 }
@@ -260,11 +274,11 @@ GatherFn ChooseGather(const ConvShape& shape, int64_t lanes) {
 #if defined(__x86_64__)
   static const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("bmi2");
   if (wide && lanes == 16) {
-    if (shape.attrs.stride_w == 1) return Gather<1, CopyRows<UnitStride>>;
-    if (shape.attrs.stride_w == 2) return Gather<2, CopyRows<StrideTwo>>;
+    if (shape.attrs.stride_w == 1) return Gather<1, CopyPanels<UnitStride>>;
+    if (shape.attrs.stride_w == 2) return Gather<2, CopyPanels<StrideTwo>>;
   }
 #endif
-  return Gather<0, CopyRowsPlain>;
+  return Gather<0, CopyPanelsPlain>;
 }
 
 }  // namespace moonpoly
