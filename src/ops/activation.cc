@@ -1,8 +1,7 @@
 /*!
  * \file ops/activation.cc
  *
- * The loops are written for the compiler's vectorizer: straight-line arithmetic, selections instead
- * of branches. The polynomials are those of the generated code.
+ * Lanes of vectors, straight-line arithmetic. The polynomials are those of the generated code.
  */
 #include "ops/activation.h"
 
@@ -25,48 +24,57 @@ namespace {
 
 using Kind = Activation::Kind;
 
-MOONPOLY_INLINE float PowerOfTwo(int32_t exponent) {
-  const int32_t bits = static_cast<int32_t>(static_cast<uint32_t>(exponent + 127) << 23);
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
+// Eight lanes; the compiler splits them where registers are shorter.
+constexpr int64_t kLanes = 8;
+typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
+typedef int32_t Ints __attribute__((vector_size(kLanes * sizeof(int32_t))));
+
+MOONPOLY_INLINE Floats Splat(float value) { return Floats{} + value; }
+
+// A NaN passes: every comparison with it is false.
+MOONPOLY_INLINE Floats Clamp(Floats x, float limit_low, float limit_high) {
+  const Floats low = Splat(limit_low), high = Splat(limit_high);
+  x = x < low ? low : x;
+  return x > high ? high : x;
 }
 
-// e^x within 1.3e-7. A NaN passes: every comparison with it is false.
-MOONPOLY_INLINE float Exp(float x) {
-  x = x < -104.0f ? -104.0f : x;
-  x = x > 89.0f ? 89.0f : x;
+MOONPOLY_INLINE Floats PowerOfTwo(Ints exponent) {
+  return reinterpret_cast<Floats>((exponent + 127) << 23);
+}
+
+// e^x within 1.3e-7.
+MOONPOLY_INLINE Floats Exp(Floats x) {
+  x = Clamp(x, -104.0f, 89.0f);
   // Adding and taking away 1.5 * 2^23 rounds to the nearest integer.
   constexpr float kRound = 12582912.0f;
-  const float n = (x * 1.44269504f + kRound) - kRound;
-  float r = x - n * 0.693359375f;
+  const Floats n = (x * 1.44269504f + kRound) - kRound;
+  Floats r = x - n * 0.693359375f;
   r = r + n * 2.12194440054690583e-4f;
-  float g = 0.0013813142576590246f;
+  Floats g = Splat(0.0013813142576590246f);
   g = g * r + 0.008369419268996973f;
   g = g * r + 0.04166845684641148f;
   g = g * r + 0.1666651478722462f;
   g = g * r + 0.49999993050385755f;
-  const float value = r * r * g + r + 1.0f;
+  const Floats value = r * r * g + r + 1.0f;
   // Two factors reach every exponent from -150 to 128. A NaN is kept out of the conversion.
-  const int32_t exponent = static_cast<int32_t>(n == n ? n : 0.0f);
-  const int32_t half = exponent >> 1;
+  const Ints exponent = __builtin_convertvector(n == n ? n : Floats{}, Ints);
+  const Ints half = exponent >> 1;
   return value * PowerOfTwo(half) * PowerOfTwo(exponent - half);
 }
 
-MOONPOLY_INLINE float Sigmoid(float x) { return 1.0f / (1.0f + Exp(-x)); }
+MOONPOLY_INLINE Floats Sigmoid(Floats x) { return 1.0f / (1.0f + Exp(-x)); }
 
 // tanh x within 4e-7: odd, rational, saturated where float32 is.
-MOONPOLY_INLINE float Tanh(float x) {
-  x = x < -9.02f ? -9.02f : x;
-  x = x > 9.02f ? 9.02f : x;
-  const float z = x * x;
-  float p = -1.220227532525455e-11f;
+MOONPOLY_INLINE Floats Tanh(Floats x) {
+  x = Clamp(x, -9.02f, 9.02f);
+  const Floats z = x * x;
+  Floats p = Splat(-1.220227532525455e-11f);
   p = p * z + 3.0583415076563487e-08f;
   p = p * z + 2.8006796960207808e-05f;
   p = p * z + 0.0038682953452765516f;
   p = p * z + 0.1367988936473647f;
   p = p * z + 0.9999999987030331f;
-  float q = 1.287320078325575e-06f;
+  Floats q = Splat(1.287320078325575e-06f);
   q = q * z + 0.00039385736558459456f;
   q = q * z + 0.027245720700052746f;
   q = q * z + 0.4701322143051089f;
@@ -74,12 +82,30 @@ MOONPOLY_INLINE float Tanh(float x) {
   return x * p / q;
 }
 
+// x[i] = f(x[i]), the last few lanes by way of a whole vector.
+template <typename F>
+MOONPOLY_INLINE void ForLanes(float* x, int64_t count, F f) {
+  Floats lanes;
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    std::memcpy(&lanes, x + i, sizeof(lanes));
+    lanes = f(lanes);
+    std::memcpy(x + i, &lanes, sizeof(lanes));
+  }
+  if (i == count) return;
+  lanes = Floats{};
+  std::memcpy(&lanes, x + i, (count - i) * sizeof(float));
+  lanes = f(lanes);
+  std::memcpy(x + i, &lanes, (count - i) * sizeof(float));
+}
+
 MOONPOLY_INLINE void SigmoidLoop(float* x, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) x[i] = Sigmoid(x[i]);
+  ForLanes(x, count, [](Floats v) __attribute__((always_inline)) { return Sigmoid(v); });
 }
 
 MOONPOLY_INLINE void TanhLoop(float* x, int64_t count, float alpha, float beta) {
-  for (int64_t i = 0; i < count; ++i) x[i] = alpha * Tanh(beta * x[i]);
+  ForLanes(x, count,
+           [=](Floats v) __attribute__((always_inline)) { return alpha * Tanh(beta * v); });
 }
 
 #if defined(__x86_64__)
