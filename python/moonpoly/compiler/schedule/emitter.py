@@ -206,7 +206,7 @@ class Emitter(BlockBuilder):
         if any(self.varies(operand) for operand in operands):
             operands = [self.widen(operand) for operand in operands]
         if name == "isnan":
-            return tirx.NE(operands[0], operands[0])
+            return _is_nan(operands[0])
         if scalar_dtype(expr) == "float32":
             if name in vector_math.FUNCTIONS:
                 return vector_math.FUNCTIONS[name](self, self.bind(operands[0]))
@@ -412,3 +412,26 @@ def _rounds_quotient(expr: Expr) -> bool:
     if not isinstance(expr, Call) or not expr.op.name.endswith(("nearbyint", "round")):
         return False
     return all(isinstance(operand, tirx.Div) for operand in children(expr))
+
+
+# Bits of an infinity without its sign, and the integer type of the same size.
+_INFINITY_BITS = {
+    "float16": (0x7C00, "int16"),
+    "bfloat16": (0x7F80, "int16"),
+    "float32": (0x7F800000, "int32"),
+    "float64": (0x7FF0000000000000, "int64"),
+}
+
+
+def _is_nan(value: Expr) -> Expr:
+    """Return whether ``value`` is a NaN; by its bits, since TVM takes x != x for false."""
+    infinity, dtype = _INFINITY_BITS[scalar_dtype(value)]
+    lanes = num_lanes(value)
+
+    def constant(number: int) -> Expr:
+        scalar = tirx.IntImm(dtype, number)
+        return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
+
+    magnitude = (1 << (int(dtype[3:]) - 1)) - 1
+    bits = op.reinterpret(vector_dtype(dtype, lanes), value)
+    return tirx.GT(op.bitwise_and(bits, constant(magnitude)), constant(infinity))
