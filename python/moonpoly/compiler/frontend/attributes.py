@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import onnx
@@ -35,3 +36,18 @@ def tvm_attributes(node: onnx.NodeProto, name: str, num_outputs: int) -> dict[st
         attributes[attribute.name] = tuple(value) if is_list else value
     attributes["tvm_custom"] = {"name": name, "num_outputs": num_outputs}
     return attributes
+
+
+def replace_attributes(node: onnx.NodeProto, changes: Mapping[str, Any]) -> onnx.NodeProto:
+    """Return a copy of a node with attributes set, or taken away where the value is None."""
+    copy = onnx.NodeProto()
+    copy.CopyFrom(node)
+    kept = [attribute for attribute in node.attribute if attribute.name not in changes]
+    del copy.attribute[:]
+    copy.attribute.extend(kept)
+    copy.attribute.extend(
+        onnx.helper.make_attribute(name, value)
+        for name, value in changes.items()
+        if value is not None
+    )
+    return copy

@@ -11,7 +11,7 @@ import onnx
 import tvm
 from tvm import relax
 
-from moonpoly.compiler.frontend.attributes import parse_attributes
+from moonpoly.compiler.frontend.attributes import parse_attributes, replace_attributes
 from moonpoly.compiler.frontend.subgraphs import (
     Body,
     Callees,
@@ -61,6 +61,11 @@ class Context:
     def attrs(self) -> dict[str, Any]:
         """Numbers, strings, lists, NumPy arrays and graphs by name; no defaults filled in."""
         return parse_attributes(self.node)
+
+    def replace_attributes(self, **changes: Any) -> None:
+        """Set attributes of the node, for whatever converts it; None takes one away."""
+        self.node = replace_attributes(self.node, changes)
+        self.attrs = parse_attributes(self.node)
 
     @property
     def num_outputs(self) -> int:

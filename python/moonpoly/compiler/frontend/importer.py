@@ -11,10 +11,11 @@ from tvm import relax
 
 from moonpoly.compiler.frontend.converters.registry import STANDARD_DOMAINS
 from moonpoly.compiler.frontend.dims import NamedInputs, TensorSpec, make_params, name_dims
+from moonpoly.compiler.frontend.equalities import Equalities, Equality
 from moonpoly.compiler.frontend.load import LoadedModel, ModelSource, load_model
 from moonpoly.compiler.frontend.support import check_supported
 from moonpoly.compiler.frontend.walk import GraphWalk
-from moonpoly.error import ModelError
+from moonpoly.error import ModelError, MoonPolyError
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class ImportedModel:
         Names, dtypes and shapes with the names of the ONNX file.
     dim_names
         Symbol in the Relax function → symbolic dimension's name in the ONNX file.
+    equalities
+        Dimensions that the graph needs to be equal, in the symbols of the inputs.
     """
 
     module: tvm.IRModule
@@ -40,6 +43,7 @@ class ImportedModel:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     dim_names: dict[str, str]
+    equalities: tuple[Equality, ...] = ()
 
 
 def import_model(source: ModelSource) -> ImportedModel:
@@ -57,7 +61,7 @@ def import_model(source: ModelSource) -> ImportedModel:
     loaded = load_model(source)
     check_supported(loaded.proto)
     named = name_dims(loaded.proto)
-    module = _to_relax(loaded.proto)
+    module, equalities = _to_relax(loaded.proto)
     outputs = _output_specs(loaded, module, named)
     return ImportedModel(
         module=module,
@@ -66,15 +70,26 @@ def import_model(source: ModelSource) -> ImportedModel:
         inputs=named.specs,
         outputs=outputs,
         dim_names=named.dim_names,
+        equalities=tuple(equalities.learned),
     )
 
 
-def _to_relax(proto: onnx.ModelProto) -> tvm.IRModule:
+def _to_relax(proto: onnx.ModelProto) -> tuple[tvm.IRModule, Equalities]:
     opsets = {
         "" if entry.domain in STANDARD_DOMAINS else entry.domain: entry.version
         for entry in proto.opset_import
     }
-    return GraphWalk(opsets).run(proto.graph, make_params(proto.graph))
+    equalities = Equalities(make_params(proto.graph))
+    while True:
+        equalities.has_grown = False
+        try:
+            module = GraphWalk(opsets, equalities).run(proto.graph)
+        except MoonPolyError:
+            # What a walk learns on its way may be what it lacked.
+            if not equalities.has_grown:
+                raise
+        if not equalities.has_grown:
+            return module, equalities
 
 
 def _output_specs(

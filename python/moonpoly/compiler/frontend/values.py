@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import tvm
-from tvm import relax
+import tvm_ffi
+from tvm import relax, tirx
 
 # An integer that is known, or an expression of symbolic dimensions.
 Integer: TypeAlias = "int | tvm.ir.Expr"
@@ -96,6 +98,15 @@ def is_symbolic(item: Any) -> bool:
     return not isinstance(item, int | float | np.generic)
 
 
+def substitute(dim: Integer, images: Mapping[tirx.Var, tvm.ir.Expr]) -> Integer:
+    """Return a dimension with symbols replaced; one without symbols becomes a number."""
+    if not is_symbolic(dim) or not images:
+        return dim
+    replaced = tvm_ffi.structural_map(dim, (tirx.Var, lambda var: images.get(var, var)))
+    simple = tvm.sym.Analyzer().simplify(replaced)
+    return int(simple.value) if isinstance(simple, tirx.IntImm) else simple
+
+
 def lay_down(bb: relax.BlockBuilder, elements: np.ndarray, dtype: str) -> relax.Expr:
     """Emit what writes ``elements`` into memory as a tensor of ``dtype``."""
     flat = [_int64(item) for item in elements.flat]
@@ -107,5 +118,5 @@ def lay_down(bb: relax.BlockBuilder, elements: np.ndarray, dtype: str) -> relax.
 
 def _int64(item: Any) -> tvm.ir.Expr:
     if not is_symbolic(item):
-        return tvm.tirx.IntImm("int64", int(item))
-    return item if str(item.ty.dtype) == "int64" else tvm.tirx.Cast("int64", item)
+        return tirx.IntImm("int64", int(item))
+    return item if str(item.ty.dtype) == "int64" else tirx.Cast("int64", item)

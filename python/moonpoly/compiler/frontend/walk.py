@@ -12,12 +12,15 @@ from tvm import relax
 
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters import find_converter
+from moonpoly.compiler.frontend.equalities import Broadcasts, Equalities
 from moonpoly.compiler.frontend.fallback import convert_with_tvm, known_operators, shape_operand
 from moonpoly.compiler.frontend.fold import fold_node
 from moonpoly.compiler.frontend.labels import RESULT_SUFFIX, node_label
+from moonpoly.compiler.frontend.operands import fit_operands
 from moonpoly.compiler.frontend.subgraphs import Body, Frame, renew_variables
 from moonpoly.compiler.frontend.symbolic import Symbols, evaluate_node
-from moonpoly.compiler.frontend.values import Integer, Outline, Value, lay_down
+from moonpoly.compiler.frontend.unify import check_equal
+from moonpoly.compiler.frontend.values import Integer, Outline, Value, is_symbolic, lay_down
 from moonpoly.error import ModelError, MoonPolyError, UnsupportedError
 
 # What Relax and converters raise when they meet a form of an operator that they don't know.
@@ -39,11 +42,15 @@ class GraphWalk:
     ----------
     opsets
         Domain → version; the standard domain is "".
+    equalities
+        What is known of equal dimensions; the walk adds what it learns.
     """
 
-    def __init__(self, opsets: Mapping[str, int]) -> None:
+    def __init__(self, opsets: Mapping[str, int], equalities: Equalities) -> None:
         self.bb = relax.BlockBuilder()
         self.symbols = Symbols()
+        self.broadcasts = Broadcasts(equalities, self.symbols)
+        self._equalities = equalities
         self._opsets = opsets
         self._scopes: list[dict[str, Value]] = [{}]
         # The functions of subgraphs that are under construction, outermost first.
@@ -57,7 +64,7 @@ class GraphWalk:
         """Return the version of ``domain`` in this model."""
         return self._opsets.get("" if domain == "ai.onnx" else domain, 0)
 
-    def run(self, graph: onnx.GraphProto, params: Sequence[relax.Var]) -> tvm.IRModule:
+    def run(self, graph: onnx.GraphProto) -> tvm.IRModule:
         """Import the main graph into a module with one function ``main``.
 
         Raises
@@ -68,9 +75,10 @@ class GraphWalk:
             If a node reads what nothing has written.
         """
         self._define_initializers(graph)
+        params = self._equalities.params()
         for param in params:
             for dim in tvm.relax.analysis.tir_vars_in_type(param.ty):
-                self.symbols.declare(dim)
+                self.symbols.declare(dim, self._equalities.bound(dim), is_input=True)
             self._scopes[-1][param.name] = Value(expr=param)
         error: MoonPolyError | None = None
         with self.bb.function("main", params=list(params)):
@@ -89,6 +97,14 @@ class GraphWalk:
         return module
 
     def _output(self, graph: onnx.GraphProto) -> relax.Expr:
+        held = self._equalities.constraints()
+        if held:
+            check_equal(
+                self.bb,
+                [each.left for each in held],
+                [each.right for each in held],
+                [f"{each.left} and {each.right} must be equal ({each.label})" for each in held],
+            )
         self._nodes(graph, "")
         if self._failures:
             several = f"{len(self._failures)} operators" if len(self._failures) > 1 else "operator"
@@ -115,6 +131,8 @@ class GraphWalk:
         """
         frame = Frame(base=len(self._scopes))
         laid_down, self._laid_down = self._laid_down, {}
+        broadcasts = self.broadcasts
+        self.broadcasts = Broadcasts(self._equalities, self.symbols)
         self._frames.append(frame)
         named = list(zip(graph.input, inputs, strict=True))
         scope = {info.name: self._parameter(info, outline) for info, outline in named}
@@ -132,6 +150,7 @@ class GraphWalk:
             self._scopes.pop()
             self._frames.pop()
             self._laid_down = laid_down
+            self.broadcasts = broadcasts
         params = [scope[info.name].expr for info in graph.input]
         return None if result is None else Body(params, block, result, results, frame)
 
@@ -157,7 +176,7 @@ class GraphWalk:
         if value.expr is not None:
             return value.expr
         if value.array is not None:
-            value.expr = relax.const(value.array, value.array.dtype.name)
+            value.expr = relax.const(np.asarray(value.array), value.array.dtype.name)
             return value.expr
         assert value.elements is not None, "a lost value is not asked for"
         if value not in self._laid_down:
@@ -174,8 +193,17 @@ class GraphWalk:
 
     def require_equal(self, left: Integer, right: Integer, ctx: Context) -> None:
         """Check two dimensions that must be equal, as far as they are known."""
-        if isinstance(left, int) and isinstance(right, int) and left != right:
-            raise ModelError(f"{ctx.describe()}: {left} and {right} must be equal")
+        if self.symbols.equal(left, right):
+            return
+        if not is_symbolic(left) and not is_symbolic(right):
+            raise ModelError(f"{ctx.describe()}: sizes {left} and {right} must be equal")
+        # What a branch or loop needs is needed only where it runs.
+        is_general = not self._frames and all(map(self._equalities.is_input, (left, right)))
+        if is_general:
+            self._equalities.learn(left, right, ctx.name)
+        elif not self.broadcasts.learn(left, right):
+            label = f"node {ctx.name!r} needs {left} and {right} to be equal"
+            check_equal(self.bb, [left], [right], [label])
 
     def _define_initializers(self, graph: onnx.GraphProto) -> None:
         for tensor in graph.initializer:
@@ -225,12 +253,13 @@ class GraphWalk:
         evaluated = evaluate_node(ctx)
         if evaluated is not None:
             return evaluated
+        fit_operands(ctx)
         converter = find_converter(node.domain, node.op_type)
         converted = converter(ctx) if converter else None
         if converted is None:
             if node.op_type not in known_operators():
                 ctx.unsupported("this form of the operator can't be imported")
-            converted = convert_with_tvm(self.bb, node, ctx.name, ctx.opset, self._for_tvm(ctx))
+            converted = convert_with_tvm(self.bb, ctx.node, ctx.name, ctx.opset, self._for_tvm(ctx))
         results = [converted] if isinstance(converted, tvm.ir.Expr | Value) else list(converted)
         named = [name for name in node.output if name]
         if len(results) < len(node.output) and any(node.output[len(results) :]):

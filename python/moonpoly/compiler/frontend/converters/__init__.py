@@ -18,8 +18,11 @@ from moonpoly.compiler.frontend.converters import (
     integer_products,
     quantization,
     recurrent,
+    resize,
     rotary,
     sequence,
+    shape,
+    slicing,
 )
 from moonpoly.compiler.frontend.converters.registry import Converted, converts, find_converter
 
@@ -41,6 +44,9 @@ __all__ = [
     "integer_products",
     "quantization",
     "recurrent",
+    "resize",
     "rotary",
     "sequence",
+    "shape",
+    "slicing",
 ]

@@ -10,6 +10,7 @@ from fractions import Fraction
 from typing import Any
 
 import tvm
+import tvm_ffi
 from tvm import tirx
 
 from moonpoly.compiler.frontend.values import is_symbolic
@@ -35,32 +36,58 @@ class Ratio:
 
 
 class Symbols:
-    """Knows of every symbolic dimension that it is at least zero, and simplifies with that."""
+    """Simplifies expressions of dimensions, and proves what holds of them.
+
+    A model's author means dimensions of at least 1, and without that little can be said of
+    ``n - 1``. Where it makes a difference it is believed, and the dimensions are noted in
+    ``positive``, so that a run with less is refused.
+    """
 
     def __init__(self) -> None:
-        self.analyzer = tvm.sym.Analyzer()
+        self.positive: list[tirx.Var] = []
+        self._cautious = tvm.sym.Analyzer()
+        self._bold = tvm.sym.Analyzer()
 
-    def declare(self, var: tirx.Var, least: int = 0) -> None:
-        """Say that ``var`` is a dimension of at least ``least``."""
-        bounds = tvm.ir.Range(tirx.IntImm("int64", least), tirx.IntImm("int64", _MAX_DIM))
-        self.analyzer.bind(var, bounds)
+    def declare(self, var: tirx.Var, most: int | None = None, *, is_input: bool = False) -> None:
+        """Say that ``var`` is a dimension, of at most ``most``, and whether of an input."""
+        for analyzer, least in ((self._cautious, 0), (self._bold, int(is_input))):
+            extent = (_MAX_DIM if most is None else most + 1) - least
+            bounds = tvm.ir.Range.from_min_extent(_int64(least), _int64(extent))
+            analyzer.bind(var, bounds)
 
     def simplify(self, item: Any) -> Any:
         """Return an element in its simplest form; one without symbols becomes a number."""
         if not is_symbolic(item) or isinstance(item, Ratio):
             return item
-        return _number_of(self.analyzer.simplify(item))
+        cautious, bold = self._cautious.simplify(item), self._bold.simplify(item)
+        if not tvm_ffi.structural_equal(cautious, bold):
+            self._believe(item)
+        return _number_of(bold)
 
     def proves(self, condition: Any) -> bool:
         """Return whether a condition holds at all sizes."""
-        return bool(self.analyzer.can_prove(condition)) if is_symbolic(condition) else condition
+        if not is_symbolic(condition):
+            return bool(condition)
+        if self._cautious.can_prove(condition):
+            return True
+        if self._bold.can_prove(condition):
+            self._believe(condition)
+            return True
+        return False
 
     def equal(self, left: Any, right: Any) -> bool:
         """Return whether two integer elements are equal at all sizes."""
         if not is_symbolic(left) and not is_symbolic(right):
             return bool(left == right)
         left, right = as_expr(left), as_expr(right)
-        return bool(self.analyzer.can_prove_equal(left, right))
+        if left.same_as(right):
+            return True
+        return self.proves(tirx.EQ(left, right))
+
+    def _believe(self, item: tvm.ir.Expr) -> None:
+        for var in tirx.analysis.undefined_vars(item):
+            if not any(var.same_as(known) for known in self.positive):
+                self.positive.append(var)
 
     def add(self, left: Any, right: Any) -> Any:
         """Return the sum."""

@@ -1,0 +1,79 @@
+"""Explicit padding in place of ``auto_pad``, also of images whose size is symbolic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from moonpoly.compiler.frontend.converters.slicing import padded
+from moonpoly.compiler.frontend.values import Integer, is_symbolic
+
+if TYPE_CHECKING:
+    from moonpoly.compiler.frontend.context import Context
+
+
+def resolve_auto_pad(ctx: Context) -> None:
+    """Replace a node's ``auto_pad`` by ``pads``; sizes that are symbolic are padded beforehand.
+
+    A node without it, or one whose input's shape depends on data, is left alone.
+    """
+    mode = ctx.attrs.get("auto_pad", "NOTSET")
+    shape = ctx.shape(0)
+    if mode not in ("SAME_UPPER", "SAME_LOWER", "VALID") or shape is None:
+        return
+    rank = len(shape) - 2
+    if mode == "VALID":
+        ctx.replace_attributes(auto_pad=None, pads=[0] * (2 * rank))
+        return
+    kernel = ctx.attrs.get("kernel_shape")
+    if kernel is None:
+        weight = ctx.shape(1)
+        if weight is None or any(map(is_symbolic, weight[2:])):
+            return
+        kernel = list(weight[2:])
+    strides = ctx.attrs.get("strides", [1] * rank)
+    dilations = ctx.attrs.get("dilations", [1] * rank)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    totals = [
+        _total(ctx, dim, stride, span)
+        for dim, stride, span in zip(shape[2:], strides, spans, strict=True)
+    ]
+    before = [_before(ctx, total, mode) for total in totals]
+    after = [ctx.symbols.subtract(t, b) for t, b in zip(totals, before, strict=True)]
+    if not any(map(is_symbolic, [*before, *after])):
+        ctx.replace_attributes(auto_pad=None, pads=[*before, *after])
+        return
+    if ctx.op == "AveragePool":
+        ctx.unsupported(f"auto_pad {mode} at a size that is symbolic, of stride {strides}")
+    # Just what the windows cover: the output's size then has a simple form.
+    covered = [
+        ctx.symbols.add(ctx.symbols.multiply(_windows(ctx, dim, stride), stride), span - stride)
+        for dim, stride, span in zip(shape[2:], strides, spans, strict=True)
+    ]
+    lowest = -np.inf if ctx.op == "MaxPool" and "float" in ctx.dtype(0) else 0.0
+    if ctx.op == "MaxPool" and "float" not in ctx.dtype(0):
+        lowest = float(np.iinfo(ctx.dtype(0)).min)
+    data = padded(ctx, ctx.input(0), [*shape[:2], *covered], [0, 0, *before], lowest)
+    ctx.inputs = [data, *ctx.inputs[1:]]
+    ctx.replace_attributes(auto_pad=None, pads=[0] * (2 * rank), kernel_shape=list(kernel))
+
+
+def _windows(ctx: Context, dim: Integer, stride: int) -> Integer:
+    """Return how many windows begin within a dimension."""
+    if not is_symbolic(dim):
+        return -(-int(dim) // stride)
+    return ctx.symbols.simplify((dim - 1) // stride + 1) if stride > 1 else dim
+
+
+def _total(ctx: Context, dim: Integer, stride: int, span: int) -> Integer:
+    """Return by how much the windows reach beyond a dimension."""
+    reach = ctx.symbols.add(
+        ctx.symbols.multiply(ctx.symbols.subtract(_windows(ctx, dim, stride), 1), stride), span
+    )
+    return ctx.symbols.maximum(ctx.symbols.subtract(reach, dim), 0)
+
+
+def _before(ctx: Context, total: Integer, mode: str) -> Integer:
+    half = ctx.symbols.divide(total, 2)
+    return half if mode == "SAME_UPPER" else ctx.symbols.subtract(total, half)

@@ -1,0 +1,171 @@
+"""Operators that give a tensor another shape."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tvm import relax, te, tirx
+
+from moonpoly.compiler.frontend.context import Context
+from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.symbolic.scalar import as_expr
+from moonpoly.compiler.frontend.unify import broadcast_shapes, broadcast_to
+from moonpoly.compiler.frontend.values import Integer, is_symbolic
+
+
+@converts("Reshape")
+def _reshape(ctx: Context) -> relax.Expr | None:
+    if ctx.opset < 5:
+        sizes = np.array(ctx.attrs["shape"], dtype=object)
+    else:
+        given = ctx.integers(1)
+        if given is None:
+            return None
+        sizes = given
+    shape = ctx.shape(0)
+    if shape is None:
+        return None
+    target = _reshaped(ctx, shape, list(sizes), bool(ctx.attrs.get("allowzero", 0)))
+    return reshape(ctx, ctx.input(0), target)
+
+
+@converts("Flatten")
+def _flatten(ctx: Context) -> relax.Expr | None:
+    shape = ctx.shape(0)
+    if shape is None:
+        return None
+    axis = ctx.attrs.get("axis", 1)
+    # An axis of the rank itself is legal: all dimensions lie before it.
+    axis = axis + len(shape) if axis < 0 else axis
+    sizes = [_product(ctx, shape[:axis]), _product(ctx, shape[axis:])]
+    return reshape(ctx, ctx.input(0), sizes)
+
+
+@converts("Squeeze")
+def _squeeze(ctx: Context) -> relax.Expr | None:
+    shape = ctx.shape(0)
+    axes = ctx.attrs.get("axes")
+    if ctx.has_input(1):
+        given = ctx.constant(1)
+        if given is None:
+            return None
+        axes = [int(axis) for axis in given.reshape(-1)]
+    if shape is None or axes is None:
+        return None
+    axes = [axis % len(shape) for axis in axes]
+    for axis in axes:
+        ctx.require_equal(shape[axis], 1)
+    return reshape(ctx, ctx.input(0), [dim for i, dim in enumerate(shape) if i not in axes])
+
+
+@converts("Expand")
+def _expand(ctx: Context) -> relax.Expr | None:
+    shape, wanted = ctx.shape(0), ctx.integers(1)
+    if shape is None or wanted is None:
+        return None
+    # Some exporters write -1 for a dimension that is to stay.
+    target = broadcast_shapes(ctx, [shape, [1 if _is(dim, -1) else dim for dim in wanted]])
+    data = broadcast_to(ctx, ctx.input(0), target)
+    if ctx.shape(data) == tuple(target):
+        return data
+    return relax.op.broadcast_to(data, relax.ShapeExpr([as_expr(dim) for dim in target]))
+
+
+@converts("ConstantOfShape")
+def _constant_of_shape(ctx: Context) -> relax.Expr | None:
+    sizes = ctx.integers(0)
+    if sizes is None:
+        return None
+    value = ctx.attrs.get("value", np.zeros(1, np.float32)).reshape(())
+    shape = relax.ShapeExpr([as_expr(size) for size in sizes])
+    return relax.op.full(shape, relax.const(np.asarray(value)), value.dtype.name)
+
+
+@converts("Tile")
+def _tile(ctx: Context) -> relax.Expr | None:
+    shape, repeats = ctx.shape(0), ctx.integers(1)
+    if ctx.opset < 6 or shape is None or repeats is None:
+        return None
+    sizes = [ctx.symbols.multiply(dim, n) for dim, n in zip(shape, repeats, strict=True)]
+    if all(_is(repeat, 1) for repeat in repeats):
+        return ctx.input(0)
+    repeated = [not _is(repeat, 1) for repeat in repeats]
+    return ctx.call_te(_tiled, ctx.input(0), [as_expr(size) for size in sizes], repeated)
+
+
+def _tiled(data: te.Tensor, sizes: list[Any], repeated: list[bool]) -> te.Tensor:
+    def read(*position: tirx.Var) -> Any:
+        wrapped = [
+            tirx.floormod(i, dim) if again else i
+            for i, dim, again in zip(position, data.shape, repeated, strict=True)
+        ]
+        return data(*wrapped)
+
+    return te.compute(sizes, read, name="tile")
+
+
+def reshape(ctx: Context, data: relax.Expr | None, sizes: list[Integer]) -> relax.Expr:
+    """Return ``data`` in another shape of as many elements."""
+    assert data is not None, "the checker wants a first input"
+    return relax.op.reshape(data, relax.ShapeExpr([as_expr(size) for size in sizes]))
+
+
+def _reshaped(
+    ctx: Context, shape: tuple[Integer, ...], sizes: list[Integer], allow_zero: bool
+) -> list[Integer]:
+    """Return the sizes that a Reshape asks for, with 0 and -1 resolved."""
+    if not allow_zero:
+        if any(_is(size, 0) for size in sizes[len(shape) :]):
+            ctx.unsupported(f"shape {sizes} copies a dimension that rank {len(shape)} lacks")
+        sizes = [shape[axis] if _is(size, 0) else size for axis, size in enumerate(sizes)]
+    open_axes = [axis for axis, size in enumerate(sizes) if _is(size, -1)]
+    if len(open_axes) > 1:
+        ctx.unsupported(f"shape {sizes} leaves more than one dimension open")
+    have, want = _cancel(ctx, shape, [size for size in sizes if not _is(size, -1)])
+    if open_axes:
+        if _is(want, 0):
+            # Nothing says how long the open dimension is, if all the others hold nothing.
+            sizes[open_axes[0]] = 0
+            return sizes
+        rest = ctx.symbols.divide(have, want)
+        sizes[open_axes[0]] = rest
+        want = ctx.symbols.multiply(rest, want)
+    ctx.require_equal(have, want)
+    return sizes
+
+
+def _cancel(
+    ctx: Context, left: tuple[Integer, ...], right: list[Integer]
+) -> tuple[Integer, Integer]:
+    """Return two products without the factors that they share."""
+    remaining = [factor for dim in left for factor in _factors(dim)]
+    rest: list[Integer] = []
+    for factor in (factor for dim in right for factor in _factors(dim)):
+        shared = [
+            index
+            for index, own in enumerate(remaining)
+            if is_symbolic(own) and is_symbolic(factor) and ctx.symbols.equal(own, factor)
+        ]
+        if shared:
+            del remaining[shared[0]]
+        else:
+            rest.append(factor)
+    return _product(ctx, remaining), _product(ctx, rest)
+
+
+def _factors(dim: Integer) -> list[Integer]:
+    if isinstance(dim, tirx.Mul):
+        return [*_factors(dim.a), *_factors(dim.b)]
+    return [int(dim.value) if isinstance(dim, tirx.IntImm) else dim]
+
+
+def _product(ctx: Context, dims: tuple[Integer, ...] | list[Integer]) -> Integer:
+    product: Integer = 1
+    for dim in dims:
+        product = ctx.symbols.multiply(product, dim)
+    return product
+
+
+def _is(dim: Integer, number: int) -> bool:
+    return not is_symbolic(dim) and dim == number
