@@ -63,10 +63,28 @@ class Equalities:
     def _dims(self, param: relax.Var) -> list[tvm.ir.Expr]:
         return [as_expr(substitute(dim, self._replaced)) for dim in param.ty.shape.values]
 
-    def constraints(self) -> list[Equality]:
-        """Return the equalities that the parameters' types don't say."""
-        held = [e for e in self.learned if not self._is_replaced(e)]
-        return [Equality(self._resolve(e.left), self._resolve(e.right), e.label) for e in held]
+    def checks(self, positive: Sequence[tirx.Var]) -> list[Equality]:
+        """Return what a run has to check because the parameters' types don't say it.
+
+        Parameters
+        ----------
+        positive
+            Dimensions that are believed to be at least 1.
+        """
+        held = [
+            Equality(
+                self._resolve(each.left),
+                self._resolve(each.right),
+                f"{each.left} and {each.right} must be equal (node {each.label!r})",
+            )
+            for each in self.learned
+            if not self._is_replaced(each)
+        ]
+        least = [
+            Equality(var, tirx.max(var, tirx.IntImm("int64", 1)), f"{var.name} must be at least 1")
+            for var in positive
+        ]
+        return held + least
 
     def bound(self, var: tirx.Var) -> int | None:
         """Return the largest size that a dimension is learned to have, or None."""
@@ -92,8 +110,11 @@ class Equalities:
             for e in self.learned
         ):
             return
+        bounds = [self.bound(var) for var in (left, right) if isinstance(var, tirx.Var)]
         self.learned.append(Equality(left, right, label))
-        self.has_grown = True
+        if bounds != [self.bound(var) for var in (left, right) if isinstance(var, tirx.Var)]:
+            self.has_grown = True
+            return
         for var, expr in sorted(
             ((a, b) for a, b in ((left, right), (right, left)) if self._can_replace(a, b)),
             key=lambda pair: -self._order[pair[0]],
@@ -105,6 +126,7 @@ class Equalities:
             for other, old in self._replaced.items():
                 self._replaced[other] = as_expr(substitute(old, swap))
             self._replaced[var] = image
+            self.has_grown = True
             return
 
     def learn_winner(self, left: Integer, right: Integer, winner: Integer) -> None:

@@ -14,28 +14,35 @@ from moonpoly.compiler.frontend.values import Integer, is_symbolic
 
 if TYPE_CHECKING:
     from moonpoly.compiler.frontend.context import Context
+    from moonpoly.compiler.frontend.equalities import Equality
 
 _REQUIRE_EQUAL = "moonpoly.op.require_equal"
 _BROADCAST_DIMS = "moonpoly.op.broadcast_dims"
 
 
-def check_equal(
-    ctx_bb: relax.BlockBuilder,
-    left: Sequence[Integer],
-    right: Sequence[Integer],
-    labels: Sequence[str],
-) -> None:
-    """Emit a check that dimensions are equal, pair by pair, that no pass takes away.
-
-    Parameters
-    ----------
-    labels
-        What the message says of each pair.
-    """
-    checked = _call_on_dims(ctx_bb, _REQUIRE_EQUAL, left, right, labels)
+def check_equal(bb: relax.BlockBuilder, left: Integer, right: Integer, label: str) -> None:
+    """Emit a check that two dimensions are equal, that no pass takes away."""
+    checked = bb.emit(_call_on_dims(_REQUIRE_EQUAL, [left], [right], [label]))
     # A binding that defines symbols is kept, which an unused result is not.
-    fresh = [tirx.Var(f"checked_{i}", "int64") for i in range(len(left))]
-    ctx_bb.match_cast(checked, relax.ShapeType(fresh))
+    bb.match_cast(checked, relax.ShapeType([tirx.Var("checked", "int64")]))
+
+
+def begin_with_checks(function: relax.Function, checks: Sequence[Equality]) -> relax.Function:
+    """Return ``function`` with checks that dimensions of its parameters are equal put first."""
+    call = _call_on_dims(
+        _REQUIRE_EQUAL,
+        [check.left for check in checks],
+        [check.right for check in checks],
+        [check.label for check in checks],
+    )
+    call = relax.BlockBuilder().normalize(call)
+    checked = relax.DataflowVar("checked", call.ty)
+    ty = relax.ShapeType([tirx.Var("checked", "int64") for _ in checks])
+    cast = relax.MatchCast(relax.DataflowVar("checked_dims", ty), checked, ty)
+    first, *rest = function.body.blocks
+    block = relax.DataflowBlock([relax.VarBinding(checked, call), cast, *first.bindings])
+    body = relax.SeqExpr([block, *rest], function.body.body)
+    return relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
 
 
 def broadcast_dim(ctx: Context, left: Integer, right: Integer) -> Integer:
@@ -53,7 +60,7 @@ def broadcast_dim(ctx: Context, left: Integer, right: Integer) -> Integer:
         ctx.require_equal(left, right)
         return min((left, right), key=lambda dim: len(str(dim)))
     label = f"node {ctx.name!r} broadcasts {left} and {right}"
-    found = _call_on_dims(ctx.bb, _BROADCAST_DIMS, [left], [right], [label])
+    found = ctx.emit(_call_on_dims(_BROADCAST_DIMS, [left], [right], [label]))
     dim = ctx.new_dim("broadcast")
     ctx.bb.match_cast(found, relax.ShapeType([dim]))
     ctx.walk.broadcasts.remember(left, right, dim)
@@ -130,16 +137,15 @@ def _stretch(data: te.Tensor, sizes: Sequence[tvm.ir.Expr], loose: Sequence[int]
 
 
 def _call_on_dims(
-    bb: relax.BlockBuilder,
     function: str,
     left: Sequence[Integer],
     right: Sequence[Integer],
     labels: Sequence[str],
-) -> relax.Var:
+) -> tvm.ir.Call:
     sides = [relax.ShapeExpr([as_expr(dim) for dim in side]) for side in (left, right)]
     text = tvm.ir.StringImm("\n".join(labels))
     ty = relax.ShapeType(ndim=len(left))
-    return bb.emit(relax.call_pure_packed(function, *sides, text, ty_args=[ty]))
+    return relax.call_pure_packed(function, *sides, text, ty_args=[ty])
 
 
 def _is_one(dim: Integer) -> bool:

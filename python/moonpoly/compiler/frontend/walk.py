@@ -19,7 +19,7 @@ from moonpoly.compiler.frontend.labels import RESULT_SUFFIX, node_label
 from moonpoly.compiler.frontend.operands import fit_operands
 from moonpoly.compiler.frontend.subgraphs import Body, Frame, renew_variables
 from moonpoly.compiler.frontend.symbolic import Symbols, evaluate_node
-from moonpoly.compiler.frontend.unify import check_equal
+from moonpoly.compiler.frontend.unify import begin_with_checks, check_equal
 from moonpoly.compiler.frontend.values import Integer, Outline, Value, is_symbolic, lay_down
 from moonpoly.error import ModelError, MoonPolyError, UnsupportedError
 
@@ -93,18 +93,13 @@ class GraphWalk:
         if error is not None:
             raise error
         module = renew_variables(self.bb.get())
+        checks = self._equalities.checks(self.symbols.positive)
+        if checks:
+            module["main"] = begin_with_checks(module["main"], checks)
         module["main"] = module["main"].with_attrs({"num_input": len(params)})
         return module
 
     def _output(self, graph: onnx.GraphProto) -> relax.Expr:
-        held = self._equalities.constraints()
-        if held:
-            check_equal(
-                self.bb,
-                [each.left for each in held],
-                [each.right for each in held],
-                [f"{each.left} and {each.right} must be equal ({each.label})" for each in held],
-            )
         self._nodes(graph, "")
         if self._failures:
             several = f"{len(self._failures)} operators" if len(self._failures) > 1 else "operator"
@@ -203,7 +198,7 @@ class GraphWalk:
             self._equalities.learn(left, right, ctx.name)
         elif not self.broadcasts.learn(left, right):
             label = f"node {ctx.name!r} needs {left} and {right} to be equal"
-            check_equal(self.bb, [left], [right], [label])
+            check_equal(self.bb, left, right, label)
 
     def _define_initializers(self, graph: onnx.GraphProto) -> None:
         for tensor in graph.initializer:
