@@ -34,7 +34,8 @@ ffi::json::Object RegionToJson(const GpuKernelSetObj& ks, const GpuPlan& plan,
   set("slices", int64_t{region.split.slices});
   set("tasks", tiling.tiles * kernel.cluster() * region.split.blocks());
   set("blocks", tiling.blocks);
-  set("waves", static_cast<double>(tiling.waves));
+  set("load", static_cast<double>(tiling.waves));
+  set("waves", std::ceil(static_cast<double>(tiling.waves)));
   set("task_us", static_cast<double>(region.us) / std::ceil(tiling.waves));
   set("us", static_cast<double>(region.us));
   return out;
@@ -100,7 +101,15 @@ void CheckPlan(const GpuKernelSetObj& ks, const GpuPlan& plan) {
 ffi::String GpuPlanToJson(const GpuKernelSetObj& ks, const GpuPlan& plan) {
   ffi::json::Object out;
   auto set = [&out](const char* key, ffi::Any value) { out.Set(ffi::String(key), value); };
+  int64_t blocks = 0;
+  for (int i = 0; i < plan.num_regions; ++i) {
+    const GpuRegion& region = plan.regions[i];
+    const GpuKernelSpec& kernel = ks.kernel(region.kernel);
+    blocks = std::max(blocks, TilingOf(kernel, region.rows(), region.cols(), region.split).blocks);
+  }
   set("pattern", ffi::String(GpuPatternName(plan.pattern)));
+  set("threads", blocks);
+  set("unit", ffi::String("block"));
   set("m", plan.problem.m);
   set("n", plan.problem.n);
   set("k", plan.problem.k);

@@ -33,7 +33,7 @@ def show_plan(
                     f"{region.m0}–{region.m1}",
                     f"{region.n0}–{region.n1}",
                     f"{region.k0}–{region.k1}",
-                    region.kernel,
+                    _kernel(region),
                     dims(region.tile),
                     f"{region.tasks:,}",
                     f"{region.waves:g}",
@@ -44,7 +44,7 @@ def show_plan(
             ),
             title=(
                 f"C[{m}, {n}] = A[{m}, {k}] · B[{k}, {n}]  pattern {plan.pattern}, "
-                f"{plan.threads} threads, predicted {plan.predicted_us:,.1f} µs "
+                f"{plan.threads} {plan.unit}s, predicted {plan.predicted_us:,.1f} µs "
                 f"({plan.gflops:,.0f} GFLOP/s)"
             ),
         )
@@ -52,3 +52,9 @@ def show_plan(
     if svg is not None:
         config.atomic_write(svg, planning.draw_plan(plan).encode("utf-8"))
         console.print(f"drawn: {svg}")
+
+
+def _kernel(region: planning.Region) -> str:
+    """Name the micro-kernel, and how many blocks share the reduction where they do."""
+    parts = region.cluster * region.slices
+    return region.kernel if parts == 1 else f"{region.kernel}, k in {parts}"

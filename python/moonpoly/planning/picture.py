@@ -117,7 +117,7 @@ def _fit(plan: Plan, panels: int) -> tuple[float, float, bool]:
 def _heading(plan: Plan, *, hidden: int, to_scale: bool) -> list[str]:
     notes = [
         f"pattern {plan.pattern}",
-        f"{plan.threads} thread{'s' if plan.threads != 1 else ''}",
+        f"{plan.threads} {plan.unit}{'s' if plan.threads != 1 else ''}",
         f"predicted {plan.predicted_us:,.1f} µs",
         f"{plan.gflops:,.0f} GFLOP/s",
     ]

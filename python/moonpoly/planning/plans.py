@@ -14,7 +14,8 @@ from moonpoly.error import InputError
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
-_TILE = re.compile(r"_(\d+)x(\d+)$")
+# "…_12x32" on a CPU; on a GPU the step of k and the pipeline follow.
+_TILE = re.compile(r"_(\d+)x(\d+)(?:x\d+)?(?:_|$)")
 
 
 class BMode(StrEnum):
@@ -41,6 +42,8 @@ class Region:
         Rounds that the tasks need over all processing units.
     task_us
         Predicted latency of one task, in µs.
+    cluster, slices
+        On a GPU: blocks of a cluster, and clusters, that share the reduction of one tile.
     """
 
     m0: int
@@ -53,6 +56,8 @@ class Region:
     tasks: int
     waves: float
     task_us: float
+    cluster: int = 1
+    slices: int = 1
 
     @property
     def tile(self) -> tuple[int, int]:
@@ -65,7 +70,13 @@ class Region:
 
 @dataclass(frozen=True)
 class Plan:
-    """The chosen pattern, cuts and micro-kernels of one problem shape."""
+    """The chosen pattern, cuts and micro-kernels of one problem shape.
+
+    Parameters
+    ----------
+    threads, unit
+        What works on it at once: threads of a CPU or blocks of a GPU, as ``unit`` says.
+    """
 
     m: int
     n: int
@@ -74,13 +85,17 @@ class Plan:
     threads: int
     predicted_us: float
     regions: tuple[Region, ...]
+    unit: str = "thread"
 
     @staticmethod
     def from_json(text: str) -> Plan:
         """Parse the selector's JSON."""
         raw: dict[str, Any] = json.loads(text)
         names = Region.__dataclass_fields__
-        regions = tuple(Region(**{name: item[name] for name in names}) for item in raw["regions"])
+        regions = tuple(
+            Region(**{name: item[name] for name in names if name in item})
+            for item in raw["regions"]
+        )
         return Plan(
             m=raw["m"],
             n=raw["n"],
@@ -89,6 +104,7 @@ class Plan:
             threads=raw["threads"],
             predicted_us=raw["predicted_us"],
             regions=regions,
+            unit=str(raw.get("unit", "thread")),
         )
 
     @property
@@ -110,7 +126,7 @@ def plan(
     k: int,
     *,
     b: str = "constant",
-    dtype: str = "float32",
+    dtype: str | None = None,
     target: Target | str = "host",
     threads: int | None = None,
 ) -> Plan:
@@ -120,6 +136,11 @@ def plan(
     ----------
     b
         ``"constant"`` (packed at compile time), ``"row"`` or ``"transposed"`` (given at run time).
+        For a GPU a constant is transposed, not packed.
+    dtype
+        Of A and B: ``"float32"``, or ``"float16"`` for a GPU, when None.
+    target
+        What to plan for. A plan for a GPU needs none in this machine.
     threads
         Threads to plan for; those of the process when None.
 
@@ -142,7 +163,19 @@ def plan(
     if threads is not None and threads < 1:
         raise InputError(f"threads must be at least 1, got {threads}")
     resolved = Target.parse(target) if isinstance(target, str) else target
-    kernel_set = _kernel_set(resolved, Workload("gemm", dtype))
+    if resolved.kind == "cuda":
+        kernels = gpu_kernel_set(resolved, Workload("gemm", dtype or "float16"))
+        return Plan.from_json(
+            _ffi_api.gpu_plan(
+                kernels,
+                m,
+                n,
+                k,
+                layout="nn" if b == BMode.ROW else "nt",
+                access="tma" if k % 8 == 0 else "rows",
+            )
+        )
+    kernel_set = _kernel_set(resolved, Workload("gemm", dtype or "float32"))
     count = threads if threads is not None else config.num_threads()
     return Plan.from_json(_ffi_api.plan(kernel_set, m, n, k, _B_MODE_NUMBERS[BMode(b)], count))
 
@@ -156,3 +189,20 @@ def _kernel_set(target: Target, workload: Workload) -> Any:
     target.require_host()
     artifact = autotune.load_artifact(target, workload)
     return _ffi_api.KernelSet(json.dumps(artifact.manifest), tvm_ffi.load_module(artifact.lib_path))
+
+
+@lru_cache(maxsize=8)
+def gpu_kernel_set(target: Target, workload: Workload) -> Any:
+    """Return the kernel set of a GPU's artifact; it plans anywhere and runs where the GPU is.
+
+    Raises
+    ------
+    ArtifactError
+        If the target's artifact is damaged.
+    """
+    from moonpoly import _ffi_api, autotune
+
+    artifact = autotune.load_artifact(target, workload)
+    names = {kernel["cubin"] for kernel in artifact.manifest["kernels"]}
+    images = {name: (artifact.path / name).read_bytes() for name in names}
+    return _ffi_api.GpuKernelSet(json.dumps(artifact.manifest), images)
