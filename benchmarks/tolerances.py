@@ -5,5 +5,8 @@ from __future__ import annotations
 # max |got - exact| / (|A| @ |B|) of a float32 product against float64.
 OPERATOR_REL = 2e-6
 
+# The same for 16-bit operands on a GPU, of what is left after rounding to the type.
+OPERATOR_REL_16BIT = 1e-5
+
 # Largest error of a model's output, relative to the largest magnitude of the reference's output.
 MODEL_REL = 1e-4

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from moonpoly.cli.options import Threads
+from moonpoly.error import TargetError
+from moonpoly.target import Target
 
 app = typer.Typer(
     help="Measure against peers and oracles; every benchmark prints the machine and versions.",
@@ -25,33 +27,70 @@ Json = Annotated[
 ]
 
 
-def _call(name: str, **options: Any) -> None:
-    module = importlib.import_module(f"moonpoly.benchmarks.{name}")
-    module.main(**options)
+BenchTarget = Annotated[
+    str,
+    typer.Option(
+        "--target", metavar="NAME", help="A GPU such as cuda-sm90a; else this machine's processor."
+    ),
+]
+Dtype = Annotated[str, typer.Option("--dtype", help="Of A, B and C on a GPU: float16, bfloat16.")]
+
+
+def _call(name: str, *, target: str = "host", **options: Any) -> None:
+    """Run a benchmark: the processor's, or the one of the same name for a GPU."""
+    gpu = Target.parse(target).kind == "cuda"
+    if not gpu and target != "host":
+        raise TargetError(f"benchmarks run on this machine: give a GPU or leave --target {target}")
+    if gpu and options["threads"] is not None:
+        raise TargetError(f"--threads counts a processor's; {target} takes all of the GPU")
+    options.pop("threads" if gpu else "dtype", None)
+    module = importlib.import_module(f"moonpoly.benchmarks.{'gpu.' if gpu else ''}{name}")
+    module.main(**options, **({"target": target} if gpu else {}))
 
 
 @app.command()
 def validity(
-    sample: Sample = None, seed: Seed = 0, threads: Threads = None, json: Json = None
+    sample: Sample = None,
+    seed: Seed = 0,
+    target: BenchTarget = "host",
+    dtype: Dtype = "float16",
+    threads: Threads = None,
+    json: Json = None,
 ) -> None:
     """Check every shape of two sweeps against float64."""
-    _call("validity", sample=sample, seed=seed, threads=threads, json=json)
+    _call(
+        "validity", target=target, dtype=dtype, sample=sample, seed=seed, threads=threads, json=json
+    )
 
 
 @app.command()
 def select(
-    sample: Sample = None, seed: Seed = 0, threads: Threads = None, json: Json = None
+    sample: Sample = None,
+    seed: Seed = 0,
+    target: BenchTarget = "host",
+    dtype: Dtype = "float16",
+    threads: Threads = None,
+    json: Json = None,
 ) -> None:
     """Time one selection in C++, uncached and cached."""
-    _call("select", sample=sample, seed=seed, threads=threads, json=json)
+    _call(
+        "select", target=target, dtype=dtype, sample=sample, seed=seed, threads=threads, json=json
+    )
 
 
 @app.command()
 def oracle(
-    sample: Sample = None, seed: Seed = 0, threads: Threads = None, json: Json = None
+    sample: Sample = None,
+    seed: Seed = 0,
+    target: BenchTarget = "host",
+    dtype: Dtype = "float16",
+    threads: Threads = None,
+    json: Json = None,
 ) -> None:
     """Compare the chosen plans with the best of an exhaustive measurement."""
-    _call("oracle", sample=sample, seed=seed, threads=threads, json=json)
+    _call(
+        "oracle", target=target, dtype=dtype, sample=sample, seed=seed, threads=threads, json=json
+    )
 
 
 @app.command()
@@ -64,11 +103,23 @@ def gemm(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE.svg", help="Draw the ratios of every shape.")
     ] = None,
+    target: BenchTarget = "host",
+    dtype: Dtype = "float16",
     threads: Threads = None,
     json: Json = None,
 ) -> None:
-    """Compare matrix multiplication with ONNX Runtime, oneDNN and OpenBLAS."""
-    _call("gemm", sample=sample, seed=seed, shapes=shapes, plot=plot, threads=threads, json=json)
+    """Compare products with ONNX Runtime, oneDNN and OpenBLAS; on a GPU with cuBLAS."""
+    _call(
+        "gemm",
+        target=target,
+        dtype=dtype,
+        sample=sample,
+        seed=seed,
+        shapes=shapes,
+        plot=plot,
+        threads=threads,
+        json=json,
+    )
 
 
 @app.command()

@@ -4,6 +4,8 @@
 #include "launch/cuda/graph.h"
 
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 namespace moonpoly {
 
@@ -12,40 +14,47 @@ namespace {
 // Setting so much memory keeps a GPU busy for the time that the host needs to launch a round.
 constexpr size_t kDelayBytes = size_t{256} << 20;
 
-/*! \brief Events and memory for the time of a measurement. */
-class Scratch {
+// Kept for the process: allocating it takes longer than many a measurement.
+cuda::DevicePtr DelayBuffer(int device) {
+  static std::mutex mutex;
+  static auto& buffers = *new std::map<int, cuda::DevicePtr>;
+  std::lock_guard<std::mutex> lock(mutex);
+  cuda::DevicePtr& buffer = buffers[device];
+  if (buffer == 0) {
+    cuda::Check(cuda::GetDriver().cuMemAlloc_v2(&buffer, kDelayBytes), "memory for a delay");
+  }
+  return buffer;
+}
+
+/*! \brief Events for the time of a measurement. */
+class Events {
  public:
-  explicit Scratch(size_t num_events) : events_(num_events, nullptr) {
-    const cuda::Driver& driver = cuda::GetDriver();
-    for (cuda::Event& event : events_) cuda::Check(driver.cuEventCreate(&event, 0), "an event");
-    cuda::Check(driver.cuMemAlloc_v2(&delay_, kDelayBytes), "memory for a delay");
-  }
-  ~Scratch() {
-    const cuda::Driver& driver = cuda::GetDriver();
-    for (cuda::Event event : events_) {
-      if (event != nullptr) driver.cuEventDestroy_v2(event);
+  explicit Events(size_t count) : events_(count, nullptr) {
+    for (cuda::Event& event : events_) {
+      cuda::Check(cuda::GetDriver().cuEventCreate(&event, 0), "cuEventCreate");
     }
-    if (delay_ != 0) driver.cuMemFree_v2(delay_);
   }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
+  ~Events() {
+    for (cuda::Event event : events_) {
+      if (event != nullptr) cuda::GetDriver().cuEventDestroy_v2(event);
+    }
+  }
+  Events(const Events&) = delete;
+  Events& operator=(const Events&) = delete;
 
   void Record(size_t index, cuda::Stream stream) {
     cuda::Check(cuda::GetDriver().cuEventRecord(events_[index], stream), "cuEventRecord");
   }
   double MicrosBetween(size_t start, size_t end) {
     float milliseconds = 0.0f;
-    cuda::Check(cuda::GetDriver().cuEventElapsedTime(&milliseconds, events_[start], events_[end]),
-                "cuEventElapsedTime");
+    cuda::Check(
+        cuda::GetDriver().cuEventElapsedTime(&milliseconds, events_[start], events_[end]),
+        "cuEventElapsedTime");
     return 1e3 * milliseconds;
-  }
-  void Delay(cuda::Stream stream) {
-    cuda::Check(cuda::GetDriver().cuMemsetD8Async(delay_, 0, kDelayBytes, stream), "a delay");
   }
 
  private:
   std::vector<cuda::Event> events_;
-  cuda::DevicePtr delay_ = 0;
 };
 
 }  // namespace
@@ -77,21 +86,22 @@ std::vector<double> TimeGraphs(const std::vector<TimedGraph>& graphs, int64_t ro
   if (graphs.empty()) return us;
   cuda::UseDevice(graphs[0].graph->device());
   const cuda::Driver& driver = cuda::GetDriver();
-  Scratch scratch(graphs.size() * 2);
+  Events events(graphs.size() * 2);
+  const cuda::DevicePtr delay = DelayBuffer(graphs[0].graph->device());
   const auto run = [&](const TimedGraph& each) {
     cuda::Check(driver.cuGraphLaunch(each.graph->exec(), stream), "cuGraphLaunch");
   };
   for (int64_t round = 0; round < rounds; ++round) {
-    scratch.Delay(stream);
+    cuda::Check(driver.cuMemsetD8Async(delay, 0, kDelayBytes, stream), "a delay");
     for (size_t i = 0; i < graphs.size(); ++i) {
       run(graphs[i]);
-      scratch.Record(2 * i, stream);
+      events.Record(2 * i, stream);
       for (int64_t j = 0; j < graphs[i].replays; ++j) run(graphs[i]);
-      scratch.Record(2 * i + 1, stream);
+      events.Record(2 * i + 1, stream);
     }
     cuda::Check(driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
     for (size_t i = 0; i < graphs.size(); ++i) {
-      us.push_back(scratch.MicrosBetween(2 * i, 2 * i + 1) /
+      us.push_back(events.MicrosBetween(2 * i, 2 * i + 1) /
                    static_cast<double>(std::max<int64_t>(graphs[i].replays, 1)));
     }
   }

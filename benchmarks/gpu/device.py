@@ -1,0 +1,108 @@
+"""The GPU, its facts, and the kernels that the benchmarks there run."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..peer import EXTRA, BenchmarkError
+from .report import Ceiling
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """A loaded kernel set and what its manifest says."""
+
+    handle: Any
+    manifest: dict[str, Any]
+
+    def describe(self) -> dict[str, str]:
+        """The artifact as printable pairs."""
+        return {
+            "target": str(self.manifest["target"]["name"]),
+            "kernels": f"{len(self.manifest['kernels'])}, {self.manifest['dtype']}",
+            "artifact": str(self.manifest.get("digest", "unknown"))[:12],
+        }
+
+
+def load_kernels(target: str, dtype: str, *, run: bool = True) -> Kernels:
+    """Load the artifact of a GPU target; without `run` no GPU is needed.
+
+    Raises
+    ------
+    BenchmarkError
+        If `run` and there is no GPU, or torch can't use it.
+    """
+    from moonpoly import autotune, planning
+    from moonpoly.target import Target
+    from moonpoly.workload import Workload
+
+    if run:
+        _require_gpu()
+    resolved, workload = Target.parse(target), Workload("gemm", dtype)
+    manifest = autotune.load_artifact(resolved, workload).manifest
+    return Kernels(planning.gpu_kernel_set(resolved, workload), manifest)
+
+
+def read_kernels(folder: Path) -> Kernels:
+    """Load the kernels of a folder as they are, such as one that is being tried out."""
+    from moonpoly import _ffi_api
+
+    manifest = json.loads((folder / "manifest.json").read_text())
+    names = {kernel["cubin"] for kernel in manifest["kernels"]}
+    images = {name: (folder / name).read_bytes() for name in names}
+    return Kernels(_ffi_api.GpuKernelSet(json.dumps(manifest), images), manifest)
+
+
+def facts(lt_version: str) -> dict[str, str]:
+    """Describe the GPU and the versions that take part."""
+    import torch
+
+    from moonpoly import _ffi_api, config
+
+    properties = torch.cuda.get_device_properties(0)
+    return {
+        "gpu": str(_ffi_api.gpu_name(0)),
+        "multiprocessors": str(_ffi_api.gpu_num_sms(0)),
+        "memory": f"{properties.total_memory / 2**30:.0f} GiB",
+        "l2": f"{properties.L2_cache_size / 2**20:.0f} MiB",
+        "cpu": config.cpu_name(),
+        "versions": f"moonpoly {config.package_version()}, torch {torch.__version__}, CUDA "
+        f"{torch.version.cuda}, cuBLASLt {lt_version}",
+    }
+
+
+def measure_ceiling() -> Ceiling:
+    """Time a large product through cuBLAS and a large copy."""
+    import torch
+
+    def best_us(call: Any) -> float:
+        times = []
+        for _ in range(7):
+            start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            start.record()
+            call()
+            end.record()
+            end.synchronize()
+            times.append(start.elapsed_time(end) * 1e3)
+        return min(times)
+
+    side = 8192
+    a, b = (torch.rand(side, side, device="cuda", dtype=torch.float16) - 0.5 for _ in range(2))
+    c = torch.empty_like(a)
+    product_us = best_us(lambda: torch.mm(a, b, out=c))
+    source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    copy_us = best_us(lambda: target.copy_(source))
+    return Ceiling(2 * side**3 / product_us / 1e6, 2 * source.numel() / copy_us / 1e3)
+
+
+def _require_gpu() -> None:
+    try:
+        import torch
+    except ImportError as error:
+        raise BenchmarkError(f"torch is not installed; run: {EXTRA}") from error
+    if not torch.cuda.is_available():
+        raise BenchmarkError("no GPU that torch can use; run on a machine with one")

@@ -1,0 +1,197 @@
+"""``moonpoly bench oracle --target``: the chosen plan against the best of all plans on a GPU."""
+
+from __future__ import annotations
+
+import json as json_format
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from ..report import check_writable, console, print_facts, quantile, table, track, write_json
+from ..shape_lists import Problem
+from . import device
+from .contenders import Ours, Stage, access_of
+from .contest import Protocol, describe, time_graphs
+from .operands import OperandSet, Pool
+
+SHAPES = 200
+_SMALLEST, _LARGEST = 1 << 22, 1 << 37  # operations
+_EXTENTS = ((1, 16_384), (8, 16_384), (16, 16_384))  # of m, n, k
+# Plans that are predicted so many times slower than the chosen one are not run.
+_HOPELESS_RATIO = 3.0
+_FINALISTS = 8
+_FIRST_LOOK = Protocol(sample_us=150.0, rounds=2)
+_FINAL = Protocol(sample_us=250.0, rounds=7)
+ABLATIONS = {"waves_only": "waves", "task_cost_only": "task"}
+
+
+def held_out_shapes(count: int, seed: int) -> list[Problem]:
+    """Distinct shapes without any power of two; half of them with rows of 16 bytes' multiple."""
+    rng = random.Random(seed)
+    shapes: dict[tuple[int, int, int], None] = {}
+    while len(shapes) < count:
+        m, n, k = (round(low * (high / low) ** rng.random()) for low, high in _EXTENTS)
+        if len(shapes) % 4 != 3:
+            n, k = -(-n // 8) * 8, -(-k // 8) * 8
+        powers = any(extent & (extent - 1) == 0 for extent in (m, n, k))
+        if not powers and _SMALLEST <= 2 * m * n * k <= _LARGEST:
+            shapes[m, n, k] = None
+    return [Problem("held-out", *shape) for shape in shapes]
+
+
+class Oracle:
+    """Measures every plan of a shape, launches overlapping or not."""
+
+    def __init__(self, kernels: Any, stage: Stage, pool: Pool, *, overlap: bool) -> None:
+        self._kernels = kernels
+        self._stage = stage
+        self._pool = pool
+        self._ours = Ours(kernels, stage)
+        self._overlap = overlap
+
+    def sample(self, problem: Problem) -> dict[str, Any]:
+        """Return the best, the chosen and the ablations' plans with their µs; all first looks."""
+        sets = self._pool.sets(problem, cold=False)
+        chosen = {
+            name: self._ours.plan(problem, overlap=self._overlap, cost_model=model)
+            for name, model in {"full": "full", **ABLATIONS}.items()
+        }
+        plans = self._plans(problem, chosen.values())
+        guess_us = max(1.0, min(predicted_us(plan) for plan in plans))
+        calls = max(3, min(40, round(_FINAL.sample_us / guess_us)))
+        for plan in plans:
+            self._ours.run(plan, sets[0])
+        looks: dict[str, float] = {}
+        # In small parts: the first is soon known to be far too slow to be run often.
+        for plan in plans:
+            looks |= self._time([plan], sets, calls, guess_us, _FIRST_LOOK)
+        finalists = dict.fromkeys(sorted(plans, key=looks.__getitem__)[:_FINALISTS])
+        finalists |= dict.fromkeys(chosen.values())
+        final = self._time(list(finalists), sets, calls, guess_us, _FINAL)
+        best = min(final, key=final.__getitem__)
+        return {
+            "m": problem.m,
+            "n": problem.n,
+            "k": problem.k,
+            "plans": len(plans),
+            "best": describe(best),
+            "best_us": round(final[best], 3),
+            "chosen": describe(chosen["full"]),
+            "chosen_us": round(final[chosen["full"]], 3),
+            "predicted_us": round(predicted_us(chosen["full"]), 3),
+            "of_oracle": round(final[best] / final[chosen["full"]], 4),
+            **{name: round(final[best] / final[chosen[name]], 4) for name in ABLATIONS},
+            "looks": [
+                [describe(plan), round(predicted_us(plan), 2), round(us, 2)]
+                for plan, us in looks.items()
+            ],
+        }
+
+    def _plans(self, problem: Problem, chosen: Any) -> list[str]:
+        from moonpoly import _ffi_api
+
+        every = _ffi_api.gpu_enumerate_plans(
+            self._kernels,
+            problem.m,
+            problem.n,
+            problem.k,
+            access=access_of(problem),
+            overlap=self._overlap,
+        )
+        limit = _HOPELESS_RATIO * min(map(predicted_us, every))
+        return list(dict.fromkeys([*(p for p in every if predicted_us(p) <= limit), *chosen]))
+
+    def _time(
+        self,
+        plans: Sequence[str],
+        sets: Sequence[OperandSet],
+        calls: int,
+        guess_us: float,
+        protocol: Protocol,
+    ) -> Mapping[str, float]:
+        graphs = {plan: self._ours.capture(plan, sets, calls) for plan in plans}
+        return time_graphs(self._stage, graphs, calls, guess_us, protocol)
+
+
+def predicted_us(plan: str) -> float:
+    """The µs that the selector gives a plan."""
+    return float(json_format.loads(plan)["predicted_us"])
+
+
+def summarise(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Mean shares of the best plan's speed."""
+    if not rows:
+        return {"shapes": 0}
+    keys = ("of_oracle", *ABLATIONS)
+    means: dict[str, Any] = {
+        key: round(statistics.fmean(row[key] for row in rows), 4) for key in keys
+    }
+    return means | {"shapes": len(rows)}
+
+
+def show(rows: Sequence[Mapping[str, Any]], out: Console) -> None:
+    """Print the shares and the worst choices."""
+    keys = ("of_oracle", *ABLATIONS)
+    out.print(
+        table(
+            f"{len(rows)} held-out shapes, "
+            f"{statistics.fmean(row['plans'] for row in rows):.0f} plans each on average",
+            ["share of the best plan's speed", "mean", "median", "worst 10 %", "worst"],
+            [
+                (key, statistics.fmean(v), quantile(v, 0.5), quantile(v, 0.1), min(v))
+                for key in keys
+                for v in [[row[key] for row in rows]]
+            ],
+        )
+    )
+    worst = sorted(rows, key=lambda row: float(row["of_oracle"]))[:10]
+    columns = ("chosen", "best", "chosen_us", "predicted_us", "best_us", "of_oracle")
+    out.print(
+        table(
+            "worst choices",
+            ["m x n x k", *columns],
+            [
+                (f"{row['m']} x {row['n']} x {row['k']}", *(row[c] for c in columns))
+                for row in worst
+            ],
+            text_columns=3,
+        )
+    )
+
+
+def main(
+    *,
+    target: str,
+    dtype: str = "float16",
+    sample: int | None = None,
+    seed: int = 0,
+    json: Path | None = None,
+    kernels: device.Kernels | None = None,
+) -> dict[str, Any]:
+    """Measure the plans of held-out shapes, launches overlapping and not in turn.
+
+    Returns
+    -------
+    dict
+        ``of_oracle``, ``waves_only``, ``task_cost_only``: the mean over the shapes of the best
+        plan's time over the time of the plan so chosen.
+    """
+    check_writable(json)
+    out = console()
+    kernels = kernels or device.load_kernels(target, dtype)
+    print_facts("moonpoly", kernels.describe(), out)
+    stage, pool = Stage.open(), Pool(dtype, seed)
+    oracles = [Oracle(kernels.handle, stage, pool, overlap=overlap) for overlap in (True, False)]
+    shapes = held_out_shapes(sample or SHAPES, seed)
+    rows = [
+        oracles[index % 2].sample(problem) | {"overlap": index % 2 == 0}
+        for index, problem in enumerate(track(shapes, "shapes", out))
+    ]
+    summary = summarise(rows)
+    show(rows, out)
+    write_json(json, summary, rows, kernels=kernels.describe())
+    return summary

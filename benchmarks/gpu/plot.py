@@ -1,0 +1,66 @@
+"""The picture of ``bench gemm --target … --plot``: the roofline, and the ratios over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from moonpoly import config
+
+from ..peer import EXTRA, BenchmarkError
+from ..shape_lists import Problem
+from .report import CLASSES, Ceiling, kind, num_bytes
+
+
+def plot_results(samples: Sequence[Mapping[str, Any]], ceiling: Ceiling, path: Path) -> None:
+    """Draw TFLOP/s and cuBLAS µs / our µs over operations per byte, a colour per class.
+
+    Parameters
+    ----------
+    samples
+        As a benchmark's JSON holds them: ``m``, ``n``, ``k``, ``pdl``, ``cublas``.
+
+    Raises
+    ------
+    BenchmarkError
+        If matplotlib is not installed.
+    StorageError
+        If the file cannot be written.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise BenchmarkError(
+            f"--plot needs matplotlib, which is not installed; run: {EXTRA}"
+        ) from error
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    by_class: dict[str, list[tuple[float, float, float]]] = {name: [] for name in CLASSES}
+    for sample in samples:
+        problem = Problem("", sample["m"], sample["n"], sample["k"])
+        intensity = problem.operations / num_bytes(problem)
+        by_class[kind(problem, ceiling)].append(
+            (intensity, problem.operations / sample["pdl"] / 1e6, sample["cublas"] / sample["pdl"])
+        )
+    for name, points in by_class.items():
+        if not points:
+            continue
+        x, speed, ratio = zip(*points, strict=True)
+        style: dict[str, Any] = {"s": 9, "alpha": 0.6, "linewidths": 0}
+        left.scatter(x, speed, label=f"{name} ({len(points)})", **style)
+        right.scatter(x, ratio, **style)
+    ends = [0.5, ceiling.balance, 4000.0]
+    roof = [min(ceiling.tflops, at * ceiling.gbs / 1e3) for at in ends]
+    left.plot(ends, roof, color="black", linewidth=0.8)
+    left.set_ylabel("TFLOP/s, operands in the cache where they fit")
+    right.axhline(1.0, color="black", linewidth=0.8)
+    right.set_ylabel("cuBLAS µs / MoonPoly µs")
+    for panel in (left, right):
+        panel.set_xscale("log")
+        panel.set_yscale("log")
+        panel.set_xlabel("operations per byte")
+        panel.grid(True, which="both", alpha=0.2)
+    left.legend(fontsize=8)
+    with config.atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=140)
