@@ -26,17 +26,16 @@ class GpuCostGrid {
   /*! \brief Where a reduction length lies on the k axis. */
   struct Depth {
     int32_t index;
-    float fraction;
-    /*! \brief Elements beyond the last point. */
-    float beyond;
+    /*! \brief 0 at point `index`, 1 at the next; more beyond the last one. */
+    float at;
   };
 
   GpuCostGrid() = default;
   /*!
-   * \brief Increasing positive values; among the loads must be 1, and 2 or more whole waves.
+   * \brief Increasing positive values; among the loads must be 1, less, and whole waves above.
    * Throws ValueError.
    */
-  GpuCostGrid(std::vector<int64_t> k, std::vector<float> loads);
+  GpuCostGrid(std::vector<int64_t> k, const std::vector<float>& loads);
 
   Depth LocateK(float k) const;
 
@@ -47,21 +46,43 @@ class GpuCostGrid {
    */
   float LaunchUs(const float* table, Depth depth, float waves, float launch_us) const;
 
-  size_t table_size() const { return k_.size() * loads_.size(); }
-  int32_t num_loads() const { return static_cast<int32_t>(loads_.size()); }
+  /*! \brief Microseconds of a launch of the fewest tiles that the table tells of. */
+  float TaskUs(const float* table, Depth depth) const {
+    const float* low = table + depth.index * num_loads_;
+    return low[0] + (low[num_loads_] - low[0]) * depth.at;
+  }
+
+  size_t table_size() const { return k_.size() * num_loads_; }
 
  private:
-  using Row = std::array<float, kMaxLoads>;
+  // Parts of a wave that the look-up table tells apart.
+  static constexpr int32_t kParts = 64;
 
-  // The row of a table at a depth, linear between (and beyond) the points of k.
-  void FillRow(const float* table, Depth depth, Row* row) const;
-  // Linear between points of the load axis from `first` on, and beyond its end.
-  float Interpolate(const Row& row, float load, int32_t first) const;
+  /*! \brief The row of a table at one depth, read where it is asked for. */
+  struct Row {
+    const float* low;
+    const float* high;
+    float at;
+
+    float operator[](int32_t i) const { return low[i] + (high[i] - low[i]) * at; }
+  };
+
+  // Linear between the points of the load axis, within a wave and in whole waves.
+  float WithinWave(const Row& row, float load) const;
+  float WholeWaves(const Row& row, float waves) const;
+  float Between(const Row& row, int32_t i, float load) const {
+    const float low = row[i];
+    return low + (row[i + 1] - low) * (load - loads_[i]) * inverse_steps_[i];
+  }
 
   std::vector<int64_t> k_;
-  std::vector<float> loads_;
+  std::array<float, kMaxLoads> loads_{};
+  std::array<float, kMaxLoads> inverse_steps_{};
+  int32_t num_loads_ = 0;
   /*! \brief The index of load 1. */
   int32_t whole_ = 0;
+  /*! \brief The last point of the load axis at or below so many parts of a wave. */
+  std::array<int8_t, kParts + 1> part_lut_{};
 };
 
 }  // namespace moonpoly
