@@ -1,0 +1,55 @@
+"""Run the ONNX standard's node tests and say what came of them.
+
+scripts/onnx_coverage.py                 all cases; the summary
+scripts/onnx_coverage.py -k softmax -v   the cases with that in their names, one a line
+scripts/onnx_coverage.py --write         all cases; writes docs/onnx_coverage.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+
+def main() -> int:
+    """Print the outcomes; return 1 where a case was neither passed nor refused."""
+    from onnx_standard.cases import load_cases
+    from onnx_standard.outcome import Status
+    from onnx_standard.pool import run_cases
+
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("-k", metavar="TEXT", default="", help="only cases with TEXT in the name")
+    parser.add_argument("-v", action="store_true", help="print every case that didn't pass")
+    parser.add_argument("--workers", type=int, default=0, help="processes (default: one a core)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes there")
+    parser.add_argument("--write", action="store_true", help="write docs/onnx_coverage.md")
+    options = parser.parse_args()
+    if options.write and options.k:
+        parser.error("--write is of all cases")
+    cases = load_cases()
+    names = [name for name in cases if options.k in name]
+    outcomes = []
+    for outcome in run_cases(names, workers=options.workers):
+        outcomes.append(outcome)
+        if options.v and outcome.status is not Status.PASSED:
+            print(f"{outcome.name}: {outcome.status.value}: {outcome.reason}", flush=True)
+    for kind in (True, False):
+        counts = Counter(o.status.value for o in outcomes if cases[o.name].counted is kind)
+        print("counted:" if kind else "others: ", dict(counts), sum(counts.values()))
+    if options.json:
+        rows = [[o.name, o.status.value, o.reason] for o in sorted(outcomes, key=lambda o: o.name)]
+        options.json.write_text(json.dumps(rows, indent=0))
+    good = (Status.PASSED, Status.REFUSED)
+    return int(any(outcome.status not in good for outcome in outcomes))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
