@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from pathlib import Path
@@ -26,7 +27,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("-k", metavar="TEXT", default="", help="only cases with TEXT in the name")
+    parser.add_argument(
+        "-k", metavar="REGEX", default="", help="only cases with that in their name"
+    )
     parser.add_argument("-v", action="store_true", help="print every case that didn't pass")
     parser.add_argument("--workers", type=int, default=0, help="processes (default: one a core)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes there")
@@ -35,7 +38,7 @@ def main() -> int:
     if options.write and options.k:
         parser.error("--write is of all cases")
     cases = load_cases()
-    names = [name for name in cases if options.k in name]
+    names = [name for name in cases if re.search(options.k, name)]
     outcomes = []
     for outcome in run_cases(names, workers=options.workers):
         outcomes.append(outcome)

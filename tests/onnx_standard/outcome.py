@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from onnx.backend.test.runner import Runner
-from onnx_standard.cases import Case
+from onnx_standard.cases import Case, load_cases
 
 import moonpoly
 from moonpoly.error import UnsupportedError
@@ -30,6 +30,11 @@ class Outcome:
     name: str
     status: Status
     reason: str = ""
+
+
+def run_named(name: str) -> Outcome:
+    """Run the case of that name."""
+    return run_case(load_cases()[name])
 
 
 def run_case(case: Case) -> Outcome:

@@ -7,10 +7,10 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing import connection
 
-from onnx_standard.outcome import Outcome, Status
+from onnx_standard.outcome import Outcome, Status, run_named
 
 # Far more than the slowest case takes on a busy machine.
 CASE_SECONDS = 120.0
@@ -18,12 +18,18 @@ _START_SECONDS = 300.0
 
 
 def run_cases(
-    names: Sequence[str], *, workers: int = 0, case_seconds: float = CASE_SECONDS
+    names: Sequence[str],
+    *,
+    run: Callable[[str], Outcome] = run_named,
+    workers: int = 0,
+    case_seconds: float = CASE_SECONDS,
 ) -> Iterator[Outcome]:
     """Run cases by name, each in one of a few long-lived processes; yield outcomes as they come.
 
     Parameters
     ----------
+    run
+        Runs a case in a worker; a function that can be imported there.
     workers
         Number of processes; 0: one for each core this process may use.
     case_seconds
@@ -31,7 +37,7 @@ def run_cases(
     """
     count = min(workers or len(os.sched_getaffinity(0)), len(names))
     waiting = list(reversed(names))
-    running = [_Worker() for _ in range(count)]
+    running = [_Worker(run) for _ in range(count)]
     try:
         while running:
             ready = connection.wait([worker.pipe for worker in running], timeout=1.0)
@@ -40,7 +46,7 @@ def run_cases(
                 if worker.pipe in ready:
                     outcome = worker.receive()
                 elif worker.is_late(case_seconds):
-                    outcome = worker.hung()
+                    outcome = worker.hung(case_seconds)
                 else:
                     continue
                 if outcome is not None:
@@ -49,7 +55,7 @@ def run_cases(
                     running.remove(worker)
                     worker.stop()
                     if waiting:
-                        running.append(_Worker())
+                        running.append(_Worker(run))
                 elif waiting:
                     worker.start(waiting.pop())
                 else:
@@ -63,10 +69,10 @@ def run_cases(
 class _Worker:
     """One process and what it is at."""
 
-    def __init__(self) -> None:
+    def __init__(self, run: Callable[[str], Outcome]) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        self._process = context.Process(target=_serve, args=(theirs, run), daemon=True)
         with _one_thread():
             self._process.start()
         theirs.close()
@@ -97,11 +103,11 @@ class _Worker:
         limit = case_seconds if self._case is not None else _START_SECONDS
         return time.monotonic() - self._since > limit
 
-    def hung(self) -> Outcome:
+    def hung(self, case_seconds: float) -> Outcome:
         self.alive = False
         if self._case is None:
             raise RuntimeError(f"a worker was not ready after {_START_SECONDS:.0f} s")
-        return Outcome(self._case, Status.HUNG, f"no answer in {CASE_SECONDS:.0f} s")
+        return Outcome(self._case, Status.HUNG, f"no answer in {case_seconds:.0f} s")
 
     def stop(self) -> None:
         self.pipe.close()
@@ -126,19 +132,15 @@ def _one_thread() -> Iterator[None]:
             os.environ["MOONPOLY_NUM_THREADS"] = before
 
 
-def _serve(pipe: connection.Connection) -> None:
-    from onnx_standard.cases import load_cases
-    from onnx_standard.outcome import run_case
-
+def _serve(pipe: connection.Connection, run: Callable[[str], Outcome]) -> None:
     _silence()
-    cases = load_cases()
     pipe.send(None)
     while True:
         try:
             name = pipe.recv()
         except EOFError:
             return
-        pipe.send(run_case(cases[name]))
+        pipe.send(run(name))
 
 
 def _silence() -> None:

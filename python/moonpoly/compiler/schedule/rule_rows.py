@@ -15,7 +15,7 @@ import tvm
 from tvm.ir import Expr, Var
 from tvm.tirx import op
 
-from moonpoly.compiler.schedule.emitter import Emitter
+from moonpoly.compiler.schedule.emitter import Emitter, Reader
 from moonpoly.compiler.schedule.expression import constant_int, fingerprint, int64, loads, product
 from moonpoly.compiler.schedule.footprint import Footprint, footprint, merge_axes
 from moonpoly.compiler.schedule.partition import OPERATION_PS, ROW_PS, share, vectors
@@ -93,14 +93,22 @@ def _reduction_indices(program: Program, output: Stage) -> list[Expr]:
     """Return the output's indices at which it reads results of reductions, inlining the rest."""
     found: list[Expr] = []
 
-    def note(_emitter: Emitter, indices: list[Expr]) -> Expr:
-        found.extend(indices)
-        return _emitter.fresh("result", "float32")
+    def noted(stage: Stage) -> Reader:
+        def note(emitter: Emitter, indices: list[Expr]) -> Expr:
+            found.extend(indices)
+            return emitter.fresh("result", str(stage.buffer.ty.dtype))
 
-    readers = {stage.buffer: note for stage in program.stages if stage.is_reduction}
+        return note
+
+    readers = {stage.buffer: noted(stage) for stage in program.stages if stage.is_reduction}
     point: list[Expr] = [axis.var for axis in output.axes]
     footprint(program, lambda recorder: _discard(recorder.element(output, point)), readers)
     return found
+
+
+def _some_result(stage: Stage) -> Reader:
+    """Return a reader of a reduction's result that stands for any value."""
+    return lambda recorder, _indices: recorder.fresh("result", str(stage.buffer.ty.dtype))
 
 
 def _discard(_value: Expr) -> None:
@@ -124,9 +132,6 @@ def _footprint(matched: RowProgram) -> Footprint:
     """Return what one element of every stage touches, in terms of the first reduction's axes."""
     first = matched.reductions[0]
 
-    def result(recorder: Emitter, _indices: list[Expr]) -> Expr:
-        return recorder.fresh("result", "float32")
-
     def evaluate(recorder: Emitter) -> None:
         columns = [axis.var for axis in long_axes(first.reduce_axes)]
         rows = [axis.var for axis in matched.rows]
@@ -138,7 +143,7 @@ def _footprint(matched: RowProgram) -> Footprint:
             buffer = matched.output.buffer
             recorder.store(buffer, recorder.offset(buffer, point), value)
 
-    readers = {stage.buffer: result for stage in matched.reductions}
+    readers = {stage.buffer: _some_result(stage) for stage in matched.reductions}
     return footprint(matched.program, evaluate, readers)
 
 
@@ -258,11 +263,8 @@ class _Rows(ABC):
         return None
 
     def _cost(self, stage: Stage) -> int:
-        def result(recorder: Emitter, _indices: list[Expr]) -> Expr:
-            return recorder.fresh("result", "float32")
-
         point: list[Expr] = [axis.var for axis in stage.axes]
-        readers = {reduction.buffer: result for reduction in self.matched.reductions}
+        readers = {other.buffer: _some_result(other) for other in self.matched.reductions}
         return footprint(
             self.matched.program, lambda r: _discard(r.element(stage, point)), readers
         ).num_operations
