@@ -17,6 +17,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from moonpoly.compiler.passes import rewrite_matmul
 from moonpoly.compiler.passes.fuse_epilogue import intrinsic_name, site_of
 from moonpoly.compiler.passes.join_permutes import permutation
+from moonpoly.compiler.passes.rewriting import rewrite_functions
 from moonpoly.compiler.sites import SiteTable
 
 
@@ -30,11 +31,9 @@ class AbsorbTransposition:
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite every Relax function."""
         rewriter = _Rewriter(mod)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                rewriter.plan(func, self.table)
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return rewriter.builder_.get()
+        return rewrite_functions(
+            mod, rewriter, prepare=lambda func: rewriter.plan(func, self.table)
+        )
 
 
 @mutator

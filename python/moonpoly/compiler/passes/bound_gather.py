@@ -10,6 +10,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from moonpoly.compiler.passes.rewriting import rewrite_functions
+
 _TAKE = tvm.ir.Op.get("relax.take")
 
 
@@ -20,10 +22,7 @@ class BoundGather:
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite in every Relax function."""
         rewriter = _Rewriter(mod)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return rewriter.builder_.get()
+        return rewrite_functions(mod, rewriter)
 
 
 @mutator

@@ -23,6 +23,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from moonpoly.compiler.passes.dims import dtype_of, same_shape, shape_of
 from moonpoly.compiler.passes.fold_constant import constant_array
 from moonpoly.compiler.passes.join_permutes import permutation
+from moonpoly.compiler.passes.rewriting import rewrite_functions
 
 _AFFINE = ("relax.add", "relax.subtract", "relax.multiply", "relax.divide")
 
@@ -34,11 +35,9 @@ class FoldAffine:
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Fold in every Relax function."""
         rewriter = _Rewriter(mod)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                rewriter.plan(_find_chains(func))
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return rewriter.builder_.get()
+        return rewrite_functions(
+            mod, rewriter, prepare=lambda func: rewriter.plan(_find_chains(func))
+        )
 
 
 @dataclass

@@ -17,6 +17,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from moonpoly.compiler.passes.rewriting import rewrite_functions
+
 # A folded constant may not be larger than this multiple of its operands, or the model file grows
 # by what a broadcast would cost at run time.
 _MAX_GROWTH = 4
@@ -32,10 +34,7 @@ class FoldConstant:
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Fold in every Relax function."""
         folder = _Folder(mod)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                folder.builder_.update_func(gvar, folder.visit_expr(func))
-        return relax.transform.DeadCodeElimination()(folder.builder_.get())
+        return relax.transform.DeadCodeElimination()(rewrite_functions(mod, folder))
 
 
 def constant_array(expr: relax.Expr) -> np.ndarray | None:

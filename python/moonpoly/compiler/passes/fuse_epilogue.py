@@ -30,6 +30,7 @@ from moonpoly.compiler.passes.epilogue_function import Ref, Step, build_epilogue
 from moonpoly.compiler.passes.epilogue_group import Group, take_addend, truncated
 from moonpoly.compiler.passes.epilogue_ops import find_rule
 from moonpoly.compiler.passes.fold_constant import constant_array
+from moonpoly.compiler.passes.rewriting import rewrite_functions
 from moonpoly.compiler.sites import CallSite, Epilogue, OperandKind, SiteTable
 
 INTRINSICS = (rewrite_matmul.INTRINSIC, rewrite_conv2d.INTRINSIC)
@@ -49,11 +50,11 @@ class FuseEpilogue:
         """Fuse in every Relax function."""
         functions = _EpilogueFunctions(self.table.lanes)
         fuser = _Fuser(mod)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                fuser.plan(_find_groups(func), self.table, functions)
-                fuser.builder_.update_func(gvar, fuser.visit_expr(func))
-        mod = fuser.builder_.get()
+        mod = rewrite_functions(
+            mod,
+            fuser,
+            prepare=lambda func: fuser.plan(_find_groups(func), self.table, functions),
+        )
         for name, func in functions.by_name.items():
             mod[name] = func
         return mod

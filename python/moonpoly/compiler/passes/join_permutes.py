@@ -11,6 +11,7 @@ from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
 from moonpoly.compiler.passes.dims import shape_of
+from moonpoly.compiler.passes.rewriting import rewrite_functions
 
 _PERMUTE = tvm.ir.Op.get("relax.permute_dims")
 
@@ -22,10 +23,7 @@ class JoinPermutes:
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Join in every Relax function."""
         rewriter = _Rewriter(mod)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
+        return relax.transform.DeadCodeElimination()(rewrite_functions(mod, rewriter))
 
 
 def permutation(call: tvm.ir.Call) -> list[int] | None:

@@ -14,6 +14,8 @@ import tvm
 from tvm import relax
 from tvm.relax.expr_functor import PyExprMutator, mutator
 
+from moonpoly.compiler.passes.rewriting import rewrite_functions
+
 _NEED_CONTEXT = frozenset({"moonpoly.op.if", "moonpoly.op.loop", "moonpoly.op.scan"})
 
 
@@ -24,10 +26,7 @@ class LowerControlFlow:
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite in every Relax function."""
         rewriter = _Rewriter(mod)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return rewriter.builder_.get()
+        return rewrite_functions(mod, rewriter)
 
 
 @mutator

@@ -19,6 +19,7 @@ from tvm.relax.expr_functor import PyExprMutator, mutator
 from moonpoly.compiler.passes import rewrite_conv2d
 from moonpoly.compiler.passes.dims import dtype_of, same_shape, shape_of
 from moonpoly.compiler.passes.fuse_epilogue import INTRINSICS
+from moonpoly.compiler.passes.rewriting import rewrite_functions
 from moonpoly.compiler.sites import SiteTable
 
 _ALLOC = tvm.ir.Op.get("relax.builtin.alloc_tensor")
@@ -37,11 +38,11 @@ class ReuseAddend:
         kernels = {
             gvar for gvar, func in mod.functions_items() if isinstance(func, tvm.tirx.PrimFunc)
         }
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                rewriter.replaced = _find_reuses(func, self.table, kernels)
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return rewriter.builder_.get()
+        return rewrite_functions(
+            mod,
+            rewriter,
+            prepare=lambda func: rewriter.plan(_find_reuses(func, self.table, kernels)),
+        )
 
 
 @mutator
@@ -49,14 +50,17 @@ class _Rewriter(PyExprMutator):
     def __init__(self, mod: tvm.IRModule) -> None:
         super().__init__(mod)
         # Destination that isn't needed → the buffer used instead.
-        self.replaced: dict[relax.Var, relax.Var] = {}
+        self._replaced: dict[relax.Var, relax.Var] = {}
+
+    def plan(self, replaced: dict[relax.Var, relax.Var]) -> None:
+        self._replaced = replaced
 
     def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        if binding.var not in self.replaced:
+        if binding.var not in self._replaced:
             super().visit_var_binding_(binding)
 
     def visit_var_(self, op: relax.Var) -> relax.Expr:
-        return super().visit_var_(self.replaced.get(op, op))
+        return super().visit_var_(self._replaced.get(op, op))
 
 
 class _Buffers:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.relax.expr_functor import mutator
 
 from moonpoly.compiler.passes.dims import dtype_of, is_static, shape_of
 from moonpoly.compiler.passes.fold_constant import constant_array
-from moonpoly.compiler.passes.labels import node_labels
+from moonpoly.compiler.passes.rewriting import NodeRewriter, rewrite_functions
 from moonpoly.compiler.sites import SiteTable
 
 INTRINSIC = "moonpoly.conv2d"
@@ -39,25 +39,11 @@ class RewriteConv2d:
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite in every Relax function."""
         rewriter = _Rewriter(mod, self.table)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                rewriter.labels = node_labels(func)
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return rewriter.builder_.get()
+        return rewrite_functions(mod, rewriter, prepare=rewriter.find_labels)
 
 
 @mutator
-class _Rewriter(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, table: SiteTable) -> None:
-        super().__init__(mod)
-        self.labels: dict[relax.Var, str] = {}
-        self._table = table
-        self._node = ""
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        self._node = self.labels.get(binding.var, binding.var.name)
-        super().visit_var_binding_(binding)
-
+class _Rewriter(NodeRewriter):
     def visit_call_(self, op: tvm.ir.Call) -> relax.Expr:
         call = self.visit_expr_post_order(op)
         if not isinstance(call, tvm.ir.Call):
@@ -66,9 +52,9 @@ class _Rewriter(PyExprMutator):
             reason = _obstacle(call)
             if not reason:
                 return self._conv2d(call) if call.op == _CONV2D else self._conv1d(call)
-            self._table.leave(call.op.name.removeprefix("relax.nn."), self._node, reason)
+            self.table.leave(call.op.name.removeprefix("relax.nn."), self.node, reason)
         elif call.op in _OTHERS:
-            self._table.leave(_OTHERS[call.op], self._node, "the intrinsic has no such form")
+            self.table.leave(_OTHERS[call.op], self.node, "the intrinsic has no such form")
         return call
 
     def _conv2d(self, call: tvm.ir.Call) -> relax.Expr:
@@ -112,7 +98,7 @@ class _Rewriter(PyExprMutator):
         out_shape: list[tvm.tirx.Expr] | None,
         **attributes: object,
     ) -> relax.Expr:
-        site = self._table.add("conv2d", self._node, **attributes)
+        site = self.table.add("conv2d", self.node, **attributes)
         return relax.call_dps_packed(
             INTRINSIC,
             [relax.prim_value(site.id), data, weight],

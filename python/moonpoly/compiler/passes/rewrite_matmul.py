@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.relax.expr_functor import mutator
 
 from moonpoly.compiler.passes.dims import dtype_of, shape_of
 from moonpoly.compiler.passes.fold_constant import constant_array
 from moonpoly.compiler.passes.join_permutes import permutation
-from moonpoly.compiler.passes.labels import node_labels
 from moonpoly.compiler.passes.pack_weight import is_narrow, pack_weight
+from moonpoly.compiler.passes.rewriting import NodeRewriter, rewrite_functions
 from moonpoly.compiler.sites import SiteTable
 
 INTRINSIC = "moonpoly.matmul"
@@ -39,11 +39,8 @@ class RewriteMatmul:
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite in every Relax function."""
         rewriter = _Rewriter(mod, self.table)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                rewriter.labels = node_labels(func)
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return relax.transform.DeadCodeElimination()(rewriter.builder_.get())
+        mod = rewrite_functions(mod, rewriter, prepare=rewriter.find_labels)
+        return relax.transform.DeadCodeElimination()(mod)
 
 
 @dataclass(frozen=True)
@@ -60,24 +57,14 @@ class _Operand:
 
 
 @mutator
-class _Rewriter(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, table: SiteTable) -> None:
-        super().__init__(mod)
-        self.labels: dict[relax.Var, str] = {}
-        self._table = table
-        self._node = ""
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        self._node = self.labels.get(binding.var, binding.var.name)
-        super().visit_var_binding_(binding)
-
+class _Rewriter(NodeRewriter):
     def visit_call_(self, op: tvm.ir.Call) -> relax.Expr:
         call = self.visit_expr_post_order(op)
         if not isinstance(call, tvm.ir.Call) or call.op != _MATMUL:
             return call
         reason = self._obstacle(call)
         if reason:
-            self._table.leave("matmul", self._node, reason)
+            self.table.leave("matmul", self.node, reason)
             return call
         return self._rewrite(call)
 
@@ -99,7 +86,7 @@ class _Rewriter(PyExprMutator):
         attributes = {"trans_a": a.transposed, **b_attributes}
         if a.axes is not None:
             attributes["a_axes"] = a.axes
-        site = self._table.add("matmul", self._node, **attributes)
+        site = self.table.add("matmul", self.node, **attributes)
         matrix_shape = list(out_shape)
         if len(b_shape) == 1:
             matrix_shape.append(_one())
@@ -128,10 +115,10 @@ class _Rewriter(PyExprMutator):
         weight = constant_array(expr)
         if weight is not None:
             matrix = weight[:, None] if weight.ndim == 1 else weight
-            if is_narrow(matrix.shape[-1], self._table.lanes):
+            if is_narrow(matrix.shape[-1], self.table.lanes):
                 columns = np.ascontiguousarray(np.swapaxes(matrix, -1, -2))
                 return relax.const(columns, "float32"), {"b": "transposed", "n": None}
-            packed = relax.const(pack_weight(matrix, self._table.lanes), "float32")
+            packed = relax.const(pack_weight(matrix, self.table.lanes), "float32")
             return packed, {"b": "packed", "n": int(matrix.shape[-1])}
         if len(shape) == 1:
             # One column, contiguous along k: that is a transposed B of one row.

@@ -13,12 +13,12 @@ from __future__ import annotations
 import numpy as np
 import tvm
 from tvm import relax
-from tvm.relax.expr_functor import PyExprMutator, mutator
+from tvm.relax.expr_functor import mutator
 
 from moonpoly.compiler.passes.dims import shape_of
 from moonpoly.compiler.passes.fold_constant import constant_array
-from moonpoly.compiler.passes.labels import node_labels
 from moonpoly.compiler.passes.pack_weight import is_narrow, pack_weight
+from moonpoly.compiler.passes.rewriting import NodeRewriter, rewrite_functions
 from moonpoly.compiler.sites import SiteTable
 
 _CALL_DPS_PACKED = tvm.ir.Op.get("relax.call_dps_packed")
@@ -40,25 +40,11 @@ class RewriteRecurrent:
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Rewrite in every Relax function."""
         rewriter = _Rewriter(mod, self.table)
-        for gvar, func in mod.functions_items():
-            if isinstance(func, relax.Function):
-                rewriter.labels = node_labels(func)
-                rewriter.builder_.update_func(gvar, rewriter.visit_expr(func))
-        return rewriter.builder_.get()
+        return rewrite_functions(mod, rewriter, prepare=rewriter.find_labels)
 
 
 @mutator
-class _Rewriter(PyExprMutator):
-    def __init__(self, mod: tvm.IRModule, table: SiteTable) -> None:
-        super().__init__(mod)
-        self.labels: dict[relax.Var, str] = {}
-        self._table = table
-        self._node = ""
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        self._node = self.labels.get(binding.var, binding.var.name)
-        super().visit_var_binding_(binding)
-
+class _Rewriter(NodeRewriter):
     def visit_call_(self, op: tvm.ir.Call) -> relax.Expr:
         call = self.visit_expr_post_order(op)
         if not isinstance(call, tvm.ir.Call) or call.op != _CALL_DPS_PACKED:
@@ -77,9 +63,9 @@ class _Rewriter(PyExprMutator):
         shape = shape_of(weight)
         assert shape is not None, "the importer knows the shape of the weights"
         value = constant_array(weight)
-        if value is None or is_narrow(int(shape[1]), self._table.lanes):
-            site = self._table.add("matmul", self._node, trans_a=False, b="transposed", n=None)
+        if value is None or is_narrow(int(shape[1]), self.table.lanes):
+            site = self.table.add("matmul", self.node, trans_a=False, b="transposed", n=None)
             return relax.prim_value(site.id), weight
-        packed = pack_weight(np.swapaxes(value, -1, -2), self._table.lanes)
-        site = self._table.add("matmul", self._node, trans_a=False, b="packed", n=int(shape[1]))
+        packed = pack_weight(np.swapaxes(value, -1, -2), self.table.lanes)
+        site = self.table.add("matmul", self.node, trans_a=False, b="packed", n=int(shape[1]))
         return relax.prim_value(site.id), relax.const(packed, "float32")
