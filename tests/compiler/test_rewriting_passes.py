@@ -106,59 +106,61 @@ def test_fuse_epilogue_leaves_a_product_that_others_read():
     assert sites.sites[0].epilogue is None
 
 
-def _residual_block(x, shape, *, read_later):
-    """A convolution of a value, added to the value; ``relu`` after it."""
-
-    def body(bb):
-        first = bb.emit(intrinsic("conv2d", 0, [x, _const(4, 4, 1, 1)], *shape))
-        second = bb.emit(intrinsic("conv2d", 1, [first, _const(4, 4, 1, 1)], *shape))
-        biased = bb.emit(op.add(second, _const(1, 4, 1, 1)))
-        total = bb.emit(op.nn.relu(bb.emit(op.add(biased, first))))
-        return op.matmul(total, first) if read_later else op.matmul(total, x)
-
-    return body
-
-
-def _conv_sites():
+def _conv_sites(count=3):
     sites = table()
-    for _ in range(2):
+    for _ in range(count):
         sites.add("conv2d", "node", **CONV)
     return sites
 
 
-@pytest.mark.parametrize("read_later", [False, True])
-def test_a_residual_that_dies_becomes_the_addend(read_later):
+def _conv(bb, index, shape, *args):
+    return bb.emit(intrinsic("conv2d", index, [args[0], _const(4, 4, 1, 1), *args[1:]], *shape))
+
+
+@pytest.mark.parametrize("later", ["nothing", "the residual"])
+def test_a_residual_that_dies_becomes_the_addend(later):
     n, h = dim("n"), dim("h")
     shape = (n, 4, h, h)
-    x = tensor("x", *shape)
-    sites = _conv_sites()
-    after = FuseEpilogue(sites)(module([x], _residual_block(x, shape, read_later=read_later)))
+    x, bias = tensor("x", *shape), _const(1, 4, 1, 1)
+    read_later = later == "the residual"
+
+    def before(bb):
+        first = _conv(bb, 0, shape, x)
+        last = _conv(bb, 2, shape, _conv(bb, 1, shape, first))
+        total = bb.emit(op.add(bb.emit(op.add(last, bias)), first))
+        return op.matmul(bb.emit(op.nn.relu(total)), first if read_later else x)
 
     def expected(bb):
-        first = bb.emit(intrinsic("conv2d", 0, [x, _const(4, 4, 1, 1)], *shape))
-        args = [first, _const(4, 4, 1, 1), _const(1, 4, 1, 1), first]
-        total = bb.emit(intrinsic("conv2d", 1, args, *shape))
-        return op.matmul(total, first if read_later else x)
+        first = _conv(bb, 0, shape, x)
+        last = _conv(bb, 2, shape, _conv(bb, 1, shape, first), bias, first)
+        return op.matmul(last, first if read_later else x)
 
+    sites = _conv_sites()
+    after = FuseEpilogue(sites)(module([x], before))
     assert_structural_equal(_main(after), module([x], expected))
     kinds = ("row", "full") if read_later else ("row",)
-    assert sites.sites[1].epilogue == Epilogue("moonpoly_epilogue_0", kinds)
-    assert sites.sites[1].attributes.get("addend", False) is not read_later
+    assert sites.sites[2].epilogue == Epilogue("moonpoly_epilogue_0", kinds)
+    assert sites.sites[2].attributes.get("addend", False) is not read_later
 
 
-def test_a_residual_that_is_scaled_first_is_no_addend():
+@pytest.mark.parametrize("why", ["it is not added to the product itself", "it is convolved"])
+def test_a_residual_is_no_addend_if(why):
     shape = (dim("n"), 4, dim("h"), dim("w"))
     x = tensor("x", *shape)
 
     def build(bb):
-        first = bb.emit(intrinsic("conv2d", 0, [x, _const(4, 4, 1, 1)], *shape))
-        second = bb.emit(intrinsic("conv2d", 1, [first, _const(4, 4, 1, 1)], *shape))
-        return op.add(bb.emit(op.nn.relu(second)), first)
+        first = _conv(bb, 0, shape, x)
+        if why == "it is convolved":
+            return op.add(_conv(bb, 1, shape, first), first)
+        last = _conv(bb, 2, shape, _conv(bb, 1, shape, first))
+        return op.add(bb.emit(op.nn.relu(last)), first)
 
     sites = _conv_sites()
     FuseEpilogue(sites)(module([x], build))
-    assert sites.sites[1].epilogue == Epilogue("moonpoly_epilogue_0", ("full",))
-    assert "addend" not in sites.sites[1].attributes
+    assert [site.epilogue for site in sites.sites if site.epilogue] == [
+        Epilogue("moonpoly_epilogue_0", ("full",))
+    ]
+    assert not any("addend" in site.attributes for site in sites.sites)
 
 
 def _lowered(body, params):
@@ -179,21 +181,17 @@ def _num_buffers(mod):
 
 @pytest.mark.parametrize(
     ("later", "num_buffers"),
-    [("nothing", 1), ("the residual", 2), ("a view of it", 2)],
+    [("nothing", 1), ("the residual", 2), ("a view of it", 2), ("nothing, but it is convolved", 2)],
 )
 def test_reuse_addend_gives_the_result_the_residuals_buffer(later, num_buffers):
     shape = (dim("n"), 4, dim("h"), dim("w"))
     x = tensor("x", *shape)
 
     def body(bb):
-        first = bb.emit(intrinsic("conv2d", 0, [x, _const(4, 4, 1, 1)], *shape))
-        args = [x, _const(4, 4, 1, 1), first]
-        if later == "a view of it":
-            view = bb.emit(op.flatten(first))
-        total = bb.emit(intrinsic("conv2d", 1, args, *shape))
-        if later == "a view of it":
-            return relax.Tuple([total, view])
-        return relax.Tuple([total, first]) if later == "the residual" else total
+        first = _conv(bb, 0, shape, x)
+        view = bb.emit(op.flatten(first)) if later == "a view of it" else first
+        total = _conv(bb, 1, shape, first if "convolved" in later else x, first)
+        return total if "nothing" in later else relax.Tuple([total, view])
 
     sites = _conv_sites()
     sites.sites[1].attributes["addend"] = True
@@ -204,10 +202,9 @@ def test_reuse_addend_gives_the_result_the_residuals_buffer(later, num_buffers):
     if num_buffers == 2:
         assert_structural_equal(after, before)
         return
-    calls = [b.value for block in after["main"].body.blocks for b in block.bindings]
-    (last,) = [c for c in calls if isinstance(c, tvm.ir.Call) and len(c.args) == 5]
     buffers = {b.var: b.value for block in after["main"].body.blocks for b in block.bindings}
-    addend, out = last.args[-2:]
+    calls = [value for value in buffers.values() if isinstance(value, tvm.ir.Call)]
+    addend, out = next(call for call in calls if len(call.args) == 5).args[-2:]
     assert buffers.get(addend, addend).same_as(out)
 
 
@@ -216,9 +213,9 @@ def test_reuse_addend_follows_a_chain():
     x = tensor("x", *shape)
 
     def body(bb):
-        value = bb.emit(intrinsic("conv2d", 0, [x, _const(4, 4, 1, 1)], *shape))
+        value = _conv(bb, 0, shape, x)
         for _ in range(3):
-            value = bb.emit(intrinsic("conv2d", 1, [x, _const(4, 4, 1, 1), value], *shape))
+            value = _conv(bb, 1, shape, x, value)
         return value
 
     sites = _conv_sites()

@@ -80,6 +80,9 @@ CONVS = [
     ((1, 8, 30, 1), 5, (3, 1), (1, 1), (1, 0, 1, 0), (1, 1), 1),
     ((1, 8, 1, 100), 5, (1, 9), (1, 1), (0, 4, 0, 4), (1, 1), 1),
     ((1, 200, 5, 5), 3, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1),
+    # A window of more than 64 positions; more columns than are gathered at once.
+    ((1, 3, 30, 75), 4, (9, 9), (1, 1), (4, 4, 4, 4), (1, 1), 1),
+    ((1, 5, 61, 131), 9, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1),
 ]
 
 
@@ -102,6 +105,27 @@ def test_conv2d(
     site = register(kernels, conv_site(*attributes))
     tvm_ffi.get_global_func("moonpoly.conv2d")(site, TENSOR(x), TENSOR(w), TENSOR(y))
     assert np.all(np.abs(y - exact) <= OPERATOR_REL["float32"] * size)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("channels", [5, 0, 700])
+def test_conv2d_starts_from_the_addend(kernels, rng, channels, in_place):
+    attributes = ((1, 1), (0, 0, 0, 0), (1, 1), 1)
+    x, w = guarded((2, channels, 9, 11)), guarded((7, channels, 1, 1))
+    addend, y = guarded((2, 7, 9, 11)), guarded((2, 7, 9, 11))
+    for array in (x, w, addend):
+        array[...] = rng.standard_normal(array.shape, dtype=np.float32)
+    y.fill(np.nan)
+    exact, size = conv_exact(x, w, *attributes)
+    exact, size = exact + addend, size + np.abs(addend)
+    out = addend if in_place else y
+    site = register(kernels, conv_site(*attributes) | {"addend": True})
+    conv2d = tvm_ffi.get_global_func("moonpoly.conv2d")
+    conv2d(site, TENSOR(x), TENSOR(w), TENSOR(addend), TENSOR(out))
+    assert np.all(np.abs(out - exact) <= OPERATOR_REL["float32"] * size)
+    with pytest.raises(ValueError, match="addend must have 9 elements"):
+        other = np.zeros((2, 7, 8, 11), np.float32)
+        conv2d(site, TENSOR(x), TENSOR(w), TENSOR(other), TENSOR(out))
 
 
 def test_conv2d_refuses_another_output_shape(kernels):

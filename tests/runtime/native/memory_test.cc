@@ -183,7 +183,7 @@ void CheckConv(const ffi::Module& library, const Conv& v, int64_t key) {
        << v.stride_h << ", " << v.stride_w << R"(], "pads": [)" << v.pad_h << ", " << v.pad_w
        << ", " << v.pad_h << ", " << v.pad_w << R"(], "dilations": [)" << v.dilation << ", "
        << v.dilation << R"(], "groups": )" << v.groups
-       << R"(, "epilogue": {"function": "add_row_and_full", "operands": [{"kind": "row"},)"
+       << R"(, "addend": true, "epilogue": {"function": "add_row_and_full", "operands": [{"kind": "row"},)"
        << R"( {"kind": "full"}]}}]})";
   ffi::Function::GetGlobalRequired("moonpoly.register_model")(ffi::String(site.str()), library);
   const int64_t depth = v.channels / v.groups, each = v.out_channels / v.groups;
@@ -191,15 +191,17 @@ void CheckConv(const ffi::Module& library, const Conv& v, int64_t key) {
   Operand w({v.out_channels, depth, v.kernel_h, v.kernel_w}, &random);
   Operand bias({v.out_channels, 1, 1}, &random);
   Operand residual({v.images, v.out_channels, out_h, out_w}, &random);
-  Operand y({v.images, v.out_channels, out_h, out_w});
+  Operand y({v.images, v.out_channels, out_h, out_w}, &random);
+  const std::vector<float> addend(y.values, y.values + y.count);
   ffi::Function::GetGlobalRequired("moonpoly.conv2d")(key << 16, &x.view, &w.view, &bias.view,
-                                                      &residual.view, &y.view);
+                                                      &residual.view, &y.view, &y.view);
   int64_t at = 0;
   for (int64_t image = 0; image < v.images; ++image) {
     for (int64_t o = 0; o < v.out_channels; ++o) {
       for (int64_t p = 0; p < out_h; ++p) {
         for (int64_t q = 0; q < out_w; ++q, ++at) {
-          double exact = static_cast<double>(bias.values[o]) + residual.values[at], size = 2;
+          double exact = static_cast<double>(bias.values[o]) + residual.values[at] + addend[at];
+          double size = 3;
           for (int64_t c = 0; c < depth; ++c) {
             for (int64_t r = 0; r < v.kernel_h; ++r) {
               for (int64_t s = 0; s < v.kernel_w; ++s) {
@@ -246,7 +248,8 @@ int main() {
         {1, 3, 17, 19, 9, 7, 7, 2, 2, 3, 3, 1, 1},   {2, 8, 9, 9, 20, 3, 3, 1, 1, 1, 1, 1, 1},
         {1, 16, 9, 11, 8, 1, 1, 1, 1, 0, 0, 1, 1},   {2, 6, 9, 11, 8, 1, 1, 2, 2, 0, 0, 1, 1},
         {1, 12, 13, 10, 24, 3, 2, 1, 2, 1, 0, 2, 4}, {1, 4, 20, 21, 10, 5, 5, 3, 3, 2, 2, 1, 2},
-        {1, 6, 7, 7, 6, 3, 3, 1, 1, 1, 1, 1, 6},     {1, 5, 1, 60, 4, 1, 9, 1, 1, 0, 4, 1, 1}};
+        {1, 6, 7, 7, 6, 3, 3, 1, 1, 1, 1, 1, 6},     {1, 5, 1, 60, 4, 1, 9, 1, 1, 0, 4, 1, 1},
+        {1, 3, 20, 75, 4, 9, 9, 1, 1, 4, 4, 1, 1},   {1, 4, 33, 99, 4, 3, 3, 2, 2, 1, 1, 1, 1}};
     int64_t key = 100 * threads;
     for (const Conv& conv : convs) CheckConv(library, conv, ++key);
   }

@@ -74,6 +74,9 @@ def take_addend(
         return
     if any(positions.get(user, last + 1) > last for user in users[value]):
         return
+    # What the product itself reads can't be written over meanwhile.
+    if any(value.same_as(argument) for argument in group.anchor.value.args[1].fields):
+        return
     if not same_shape(shape_of(value) or [], shape_of(group.anchor.value) or []):
         return
     group.addend = group.operands.pop(operand)

@@ -2,8 +2,8 @@
 
 Requires: calls pass their destination, buffers are allocated one for each value
 (``CallTIRRewrite``), nothing is planned yet. Ensures: where an addend's buffer is not read after
-the convolution that adds to it, it is the convolution's destination as well, and the destination's
-own buffer is gone. Functional: returns a new module.
+the convolution that adds to it, and by that as the addend only, it is the destination as well, and
+the destination's own buffer is gone. Functional: returns a new module.
 
 A buffer that is seen under another shape, put in a tuple or returned is left alone.
 """
@@ -139,6 +139,9 @@ def _find_reuses(
             continue
         addend, out = buffers.root(arguments[-2]), buffers.root(arguments[-1])
         if addend is None or out is None or not buffers.is_free_after(addend, position):
+            continue
+        others = [buffers.root(argument) for argument in arguments[:-2]]
+        if any(other is not None and other.same_as(addend) for other in others):
             continue
         shapes = shape_of(addend), shape_of(out)
         if dtype_of(addend) == dtype_of(out) and same_shape(shapes[0] or [], shapes[1] or []):
