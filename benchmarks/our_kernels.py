@@ -19,6 +19,7 @@ class Kernels:
 
     handle: Any
     manifest: dict[str, Any]
+    library: Any
 
     @property
     def panel(self) -> int:
@@ -46,7 +47,7 @@ def load_kernels(threads: int) -> Kernels:
     _ffi_api.set_num_threads(threads)
     library = tvm_ffi.load_module(str(artifact.lib_path))
     handle = _ffi_api.KernelSet(json.dumps(artifact.manifest), library)
-    return Kernels(handle, artifact.manifest)
+    return Kernels(handle, artifact.manifest, library)
 
 
 def constant_b_mode(kernels: Kernels, b: npt.NDArray[np.float32]) -> int:

@@ -57,6 +57,8 @@ pack_b = _bind("pack_b")
 pack_int8 = _bind("op.pack_int8")
 # (metadata_json, library): makes a model's call sites known to the intrinsics.
 register_model = _bind("register_model")
+# (site ids) -> nanoseconds of finding one of them
+bench_site_lookup = _bind("bench_site_lookup")
 # () -> threads that a plan made now may use
 num_threads = _bind("num_threads")
 # (count): use at most that many threads; 0 leaves it to the environment

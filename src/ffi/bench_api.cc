@@ -16,6 +16,7 @@
 #include "artifact/kernel_set.h"
 #include "artifact/micro_kernel.h"
 #include "launch/scratch.h"
+#include "model/sites.h"
 #include "select/plan_cache.h"
 #include "select/selector.h"
 
@@ -78,6 +79,27 @@ ffi::Tensor BenchSelect(const KernelSet& ks, const ffi::Shape& flat, int64_t b_m
   }
   (void)sink;
   return out;
+}
+
+// Nanoseconds of one look-up of a call site, over these ids in turn: the median of a few rounds.
+double BenchSiteLookup(const ffi::Shape& ids) {
+  if (ids.empty()) TVM_FFI_THROW(ValueError) << "expected ids of call sites, got none";
+  constexpr int64_t kLookups = 1 << 20;
+  constexpr int kRounds = 9;
+  const int64_t passes = std::max<int64_t>(1, kLookups / static_cast<int64_t>(ids.size()));
+  const Site* volatile sink = nullptr;
+  for (int64_t id : ids) sink = &FindSite(id);
+  double rounds[kRounds];
+  for (double& round : rounds) {
+    const Clock::time_point start = Clock::now();
+    for (int64_t pass = 0; pass < passes; ++pass) {
+      for (int64_t id : ids) sink = &FindSite(id);
+    }
+    round = MicrosSince(start) * 1e3 / static_cast<double>(passes * ids.size());
+  }
+  (void)sink;
+  std::sort(rounds, rounds + kRounds);
+  return rounds[kRounds / 2];
 }
 
 /*! \brief Floats on huge pages for the time of a measurement. */
@@ -177,6 +199,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   namespace refl = tvm::ffi::reflection;
   refl::GlobalDef()
       .def("moonpoly.bench_select", BenchSelect)
+      .def("moonpoly.bench_site_lookup", BenchSiteLookup)
       .def("moonpoly.sample_task", SampleTask)
       .def("moonpoly.cpu_features", CpuFeatures);
 }

@@ -27,7 +27,7 @@ def test_validity_finds_every_drawn_shape_valid(tmp_path):
 def test_select_times_every_shape_in_every_mode(tmp_path):
     path = tmp_path / "out.json"
     summary = select.main(sample=20, threads=2, json=path)
-    assert {"median_us", "p99_us", "cached_us"} <= set(summary)
+    assert {"median_us", "p99_us", "cached_us", "site_ns"} <= set(summary)
     assert len(json.loads(path.read_text())["samples"]) == summary["selections"] == 60
 
 

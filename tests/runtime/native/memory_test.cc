@@ -192,7 +192,8 @@ void CheckConv(const ffi::Module& library, const Conv& v, int64_t key) {
   Operand bias({v.out_channels, 1, 1}, &random);
   Operand residual({v.images, v.out_channels, out_h, out_w}, &random);
   Operand y({v.images, v.out_channels, out_h, out_w}, &random);
-  const std::vector<float> addend(y.values, y.values + y.count);
+  const int64_t count = v.images * v.out_channels * out_h * out_w;
+  const std::vector<float> addend(y.values.get(), y.values.get() + count);
   ffi::Function::GetGlobalRequired("moonpoly.conv2d")(key << 16, &x.view, &w.view, &bias.view,
                                                       &residual.view, &y.view, &y.view);
   int64_t at = 0;
