@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "conv/folded.h"
 #include "conv/gather.h"
 #include "launch/gemm.h"
 #include "launch/tensor_check.h"
@@ -137,6 +138,10 @@ void RunConv2d(const KernelSetObj& ks, const ConvAttrs& attrs, const DLTensor* x
   }
   call.accumulate = addend != nullptr;
   if (call.accumulate) StartFrom(addend, y);
+  if (ShouldFold(shape, images, rows, ks.panel())) {
+    RunFolded(call, shape, images, rows);
+    return;
+  }
   call.plan = &CachedPlan(ks, problem);
   LaunchGemmOrThrow(call);
 }

@@ -27,9 +27,12 @@ struct ConvShape {
   int64_t height, width;
   int64_t kernel_h, kernel_w;
   int64_t out_h, out_w;
+  /*! \brief Images side by side in the columns, so many floats apart in X. */
+  int64_t images = 1, image_step = 0;
 
   int64_t depth() const { return channels * kernel_h * kernel_w; }
   int64_t pixels() const { return out_h * out_w; }
+  int64_t columns() const { return images * pixels(); }
   /*! \brief Whether X itself is B: nothing to gather. */
   bool is_pointwise() const {
     return kernel_h == 1 && kernel_w == 1 && attrs.stride_h == 1 && attrs.stride_w == 1 &&

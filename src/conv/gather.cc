@@ -100,13 +100,16 @@ template <int64_t kStride>
 void FindSegments(const ConvShape& shape, const Slice& slice, int64_t column, int64_t lanes,
                   Panel* panel) {
   const ConvAttrs& attrs = shape.attrs;
-  const int64_t end = std::min(column + lanes, shape.pixels());
+  const int64_t end = std::min(column + lanes, shape.columns());
   panel->num_segments = 0;
-  PixelRun run{0, 0, column / shape.out_w, column % shape.out_w};
+  int64_t image = column / shape.pixels();
+  const int64_t pixel = column - image * shape.pixels();
+  PixelRun run{0, 0, pixel / shape.out_w, pixel % shape.out_w};
   for (int64_t at = column; at < end; at += run.count) {
     run.lane = at - column;
     run.count = std::min(end - at, shape.out_w - run.q);
-    const int64_t base = (run.p * attrs.stride_h - attrs.pad_top) * shape.width - attrs.pad_left +
+    const int64_t base = image * shape.image_step +
+                         (run.p * attrs.stride_h - attrs.pad_top) * shape.width - attrs.pad_left +
                          (run.q - run.lane) * attrs.stride_w;
     // Rows of a convolution that keeps the size follow each other as the input's rows do.
     Segment* segment = &panel->segments[std::max(0, panel->num_segments - 1)];
@@ -116,8 +119,11 @@ void FindSegments(const ConvShape& shape, const Slice& slice, int64_t column, in
       std::fill(segment->lanes, segment->lanes + (slice.end - slice.begin), uint16_t{0});
     }
     MarkLanes<kStride>(shape, slice, run, segment->lanes);
-    ++run.p;
     run.q = 0;
+    if (++run.p == shape.out_h) {
+      run.p = 0;
+      ++image;
+    }
   }
 }
 

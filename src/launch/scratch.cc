@@ -43,6 +43,7 @@ Scratch::Scratch() : base_(AllocateFloats(kScratchA + kScratchB + kScratchC)) {}
 Scratch::~Scratch() {
   FreeFloats(base_);
   FreeFloats(partial_);
+  FreeFloats(folded_);
 }
 
 Scratch& Scratch::Get() {
@@ -53,6 +54,11 @@ Scratch& Scratch::Get() {
 float* Scratch::partial() {
   if (partial_ == nullptr) partial_ = AllocateFloats(kMaxPartialFloats);
   return partial_;
+}
+
+float* Scratch::folded() {
+  if (folded_ == nullptr) folded_ = AllocateFloats(kMaxFoldedFloats);
+  return folded_;
 }
 
 }  // namespace moonpoly

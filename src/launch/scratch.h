@@ -14,6 +14,8 @@ namespace moonpoly {
 constexpr int64_t kScratchA = 192 << 10;
 constexpr int64_t kScratchB = 384 << 10;
 constexpr int64_t kScratchC = 64 << 10;
+/*! \brief Of the results of several images together. */
+constexpr int64_t kMaxFoldedFloats = 1 << 20;
 
 /*! \brief One thread's scratch. Null pointers where memory could not be had. */
 class Scratch {
@@ -27,6 +29,8 @@ class Scratch {
   bool ok() const { return base_ != nullptr; }
   /*! \brief Partial sums; allocated on first use, null where memory could not be had. */
   float* partial();
+  /*! \brief Results of several images; allocated on first use, null where memory could not be had. */
+  float* folded();
 
  private:
   Scratch();
@@ -36,6 +40,7 @@ class Scratch {
 
   float* base_ = nullptr;
   float* partial_ = nullptr;
+  float* folded_ = nullptr;
 };
 
 /*! \brief Memory on huge pages where the system gives them, aligned to 64 bytes at least. */

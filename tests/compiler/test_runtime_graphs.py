@@ -42,7 +42,7 @@ CASES = [
             second=RESIDUAL.standard_normal((8, 8, 1, 1)).astype(np.float32),
             third=RESIDUAL.standard_normal((8, 8, 3, 3)).astype(np.float32),
         ),
-        [{"N": 1, "H": 5, "W": 7}, {"N": 3, "H": 28, "W": 28}],
+        [{"N": 1, "H": 5, "W": 7}, {"N": 3, "H": 28, "W": 28}, {"N": 5, "H": 7, "W": 7}],
     ),
     *((f"epilogue-{name}", model, EPILOGUE_SIZES) for name, model in epilogue_graphs().items()),
 ]
