@@ -135,7 +135,8 @@ ffi::Array<ffi::Any> Finish(std::vector<ffi::Any> states, const std::vector<Stac
 
 // (context, body, trip count, condition, number of states, number of scan outputs,
 //  (shape where there is none, dtype) for each scan output, states..., captured...)
-// The body maps (iteration, condition, states..., captured...) to (condition, states..., scans...).
+// The body maps (iteration as a shape, condition, states..., captured...) to (condition, states...,
+// scans...).
 ffi::Array<ffi::Any> Loop(ffi::PackedArgs args) {
   const int64_t trips = ReadScalar(args[2], "the trip count of a Loop");
   bool go_on = ReadScalar(args[3], "the condition of a Loop") != 0;
@@ -147,8 +148,8 @@ ffi::Array<ffi::Any> Loop(ffi::PackedArgs args) {
   for (int i = 0; i < num_states; ++i) states.emplace_back(args[first_state + i]);
   const Body body(args, 1, first_state + num_states);
   for (int64_t trip = 0; trip < trips && go_on; ++trip) {
-    // The body may hand these on as a state, so that every iteration needs its own.
-    std::vector<ffi::Any> values{ScalarTensor(trip), BoolTensor(go_on)};
+    // The body may hand the condition on as a state, so that every iteration needs its own.
+    std::vector<ffi::Any> values{ffi::Shape({trip}), BoolTensor(go_on)};
     values.insert(values.end(), states.begin(), states.end());
     const ffi::Array<ffi::Any> results = body(values);
     go_on = ReadScalar(results[0], "the condition of a Loop") != 0;

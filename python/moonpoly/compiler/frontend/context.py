@@ -180,8 +180,10 @@ class Context:
         """Import a subgraph without inputs in the place of this node; return its results."""
         return self.walk.subgraph(graph, {}, self.name)
 
-    def body(self, graph: onnx.GraphProto, inputs: Sequence[Outline]) -> Body | None:
+    def body(self, graph: onnx.GraphProto, inputs: Sequence[Outline | str]) -> Body | None:
         """Import a subgraph as the body of a function, for :meth:`callees`.
+
+        An input that is given by a name is an integer, and a symbol of that name within.
 
         Returns None if something in it can't be imported; the node need not report that.
         """

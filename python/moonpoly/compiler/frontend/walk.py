@@ -119,9 +119,12 @@ class GraphWalk:
         finally:
             self._scopes.pop()
 
-    def body(self, graph: onnx.GraphProto, inputs: Sequence[Outline], label: str) -> Body | None:
+    def body(
+        self, graph: onnx.GraphProto, inputs: Sequence[Outline | str], label: str
+    ) -> Body | None:
         """Import a node's subgraph as the body of a function of ``inputs``.
 
+        An input that is given by a name is an integer, which is a symbol of that name within.
         Returns None if something in it can't be imported, which is remembered.
         """
         frame = Frame(base=len(self._scopes))
@@ -129,10 +132,12 @@ class GraphWalk:
         broadcasts = self.broadcasts
         self.broadcasts = Broadcasts(self._equalities, self.symbols)
         self._frames.append(frame)
-        named = list(zip(graph.input, inputs, strict=True))
-        scope = {info.name: self._parameter(info, outline) for info, outline in named}
-        self._scopes.append(scope)
         self.bb._begin_dataflow_block()
+        params, scope = [], {}
+        for info, each in zip(graph.input, inputs, strict=True):
+            param, scope[info.name] = self._parameter(info, each)
+            params.append(param)
+        self._scopes.append(scope)
         result = None
         try:
             self._define_initializers(graph)
@@ -146,16 +151,29 @@ class GraphWalk:
             self._frames.pop()
             self._laid_down = laid_down
             self.broadcasts = broadcasts
-        params = [scope[info.name].expr for info in graph.input]
         return None if result is None else Body(params, block, result, results, frame)
 
-    def _parameter(self, info: onnx.ValueInfoProto, outline: Outline) -> Value:
-        if outline.dims is not None and not outline.is_sequence:
+    def _parameter(
+        self, info: onnx.ValueInfoProto, outline: Outline | str
+    ) -> tuple[relax.Var, Value]:
+        """Make a function's parameter, and say what it is to the subgraph's input."""
+        # Some exporters write one element where the standard has a scalar.
+        rank = len(info.type.tensor_type.shape.dim)
+        if isinstance(outline, str):
+            symbol = self.new_dim(outline)
+            elements = np.full([1] * min(rank, 1), symbol, dtype=object)
+            param = relax.Var(info.name, relax.ShapeType([symbol]))
+            return param, Value.of_elements(elements, "int64")
+        if outline.is_sequence:
+            param = relax.Var(info.name, outline.type)
+            return param, Value(expr=param, item=outline)
+        if outline.dims is not None:
             dims = [self.new_dim(f"{info.name}_dim") if d is None else d for d in outline.dims]
             outline = replace(outline, dims=tuple(dims))
-        return Value(
-            expr=relax.Var(info.name, outline.type), item=outline if outline.is_sequence else None
-        )
+        param = relax.Var(info.name, outline.type)
+        if outline.dims == () and rank == 1:
+            return param, Value(expr=self.bb.emit(relax.op.reshape(param, (1,))))
+        return param, Value(expr=param)
 
     @property
     def num_failures(self) -> int:

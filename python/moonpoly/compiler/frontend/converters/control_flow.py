@@ -84,7 +84,7 @@ class _Iteration:
 def _iterate(
     ctx: Context,
     graph: onnx.GraphProto,
-    leading: Sequence[Outline],
+    leading: Sequence[Outline | str],
     initial: Sequence[Value],
     trailing: Sequence[Outline],
     num_leading_results: int,
@@ -131,7 +131,7 @@ def loop(ctx: Context) -> Converted:
     """States may change shape between iterations; scan outputs are stacked."""
     initial = [value for value in ctx.values[2:] if value is not None]
     graph = ctx.attrs["body"]
-    leading = [Outline("int64", ()), Outline("bool", ())]
+    leading: list[Outline | str] = ["iteration", Outline("bool", ())]
     iteration = _iterate(ctx, graph, leading, initial, [], 1)
     if iteration is None:
         return _lost(ctx)
