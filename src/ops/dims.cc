@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "ops/tensor.h"
+
 namespace moonpoly {
 
 namespace ffi = tvm::ffi;
@@ -56,13 +58,48 @@ ffi::Shape BroadcastDims(const ffi::Shape& left, const ffi::Shape& right,
   return ffi::Shape(std::move(dims));
 }
 
+// The sizes that a Reshape of a tensor of `shape` asks for: 0 keeps a size, unless zeros are
+// allowed, and -1 takes what is left.
+ffi::Shape ReshapeDims(const ffi::Shape& shape, const DLTensor* wanted, bool allow_zero) {
+  if (wanted->ndim != 1 || wanted->dtype.code != kDLInt || wanted->dtype.bits != 64) {
+    TVM_FFI_THROW(TypeError) << "the shape of a Reshape must be a vector of int64";
+  }
+  const auto* sizes = reinterpret_cast<const int64_t*>(ConstData(wanted));
+  std::vector<int64_t> dims(sizes, sizes + wanted->shape[0]);
+  int64_t have = 1, want = 1, open = -1;
+  for (size_t i = 0; i < shape.size(); ++i) have *= shape[i];
+  bool valid = true;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] == 0 && !allow_zero && i < shape.size()) dims[i] = shape[i];
+    if (dims[i] == -1 && open < 0) {
+      open = static_cast<int64_t>(i);
+    } else {
+      valid = valid && dims[i] >= 0;
+      want *= dims[i];
+    }
+  }
+  if (valid && open >= 0) {
+    dims[open] = want == 0 ? 0 : have / want;
+    want *= dims[open];
+  }
+  if (!valid || have != want) {
+    TVM_FFI_THROW(ValueError) << "Mismatched dimensions: can't reshape " << shape << " to "
+                              << ffi::Shape(sizes, sizes + wanted->shape[0]);
+  }
+  return ffi::Shape(std::move(dims));
+}
+
 }  // namespace
 
 TVM_FFI_STATIC_INIT_BLOCK() {
   namespace refl = tvm::ffi::reflection;
   refl::GlobalDef()
       .def("moonpoly.op.require_equal", RequireEqual)
-      .def("moonpoly.op.broadcast_dims", BroadcastDims);
+      .def("moonpoly.op.broadcast_dims", BroadcastDims)
+      .def("moonpoly.op.reshape_dims",
+           [](const ffi::Shape& shape, DLTensor* wanted, int64_t allow_zero) {
+             return ReshapeDims(shape, wanted, allow_zero != 0);
+           });
 }
 
 }  // namespace moonpoly

@@ -109,6 +109,23 @@ class Context:
         assert value is not None
         return value.known_elements()
 
+    def read_integers(self, index: int) -> np.ndarray | None:
+        """Return the integers of operand ``index``, where need be symbols for what is in memory.
+
+        Such a symbol may be negative at run time. None where the operand is left out, has more
+        than one axis or a size that isn't known, or is no integer tensor.
+        """
+        known = self.integers(index)
+        if known is not None or not self.has_input(index):
+            return known
+        value, shape, dtype = self.values[index], self.shape(index), self.dtype(index)
+        if value is None or shape is None or not np.issubdtype(np.dtype(dtype), np.integer):
+            return None
+        sizes = [size for size in shape if isinstance(size, int)]
+        if len(shape) > 1 or len(sizes) < len(shape) or sizes == [0]:
+            return None
+        return self.walk.read(value, sizes, f"{self.op.lower()}_operand")
+
     def shape(self, operand: relax.Expr | int) -> tuple[Integer, ...] | None:
         """Return the sizes of an operand or expression, or None where they depend on data."""
         if isinstance(operand, int):

@@ -105,18 +105,3 @@ def substitute(dim: Integer, images: Mapping[tirx.Var, tvm.ir.Expr]) -> Integer:
     replaced = tvm_ffi.structural_map(dim, (tirx.Var, lambda var: images.get(var, var)))
     simple = tvm.sym.Analyzer().simplify(replaced)
     return int(simple.value) if isinstance(simple, tirx.IntImm) else simple
-
-
-def lay_down(bb: relax.BlockBuilder, elements: np.ndarray, dtype: str) -> relax.Expr:
-    """Emit what writes ``elements`` into memory as a tensor of ``dtype``."""
-    flat = [_int64(item) for item in elements.flat]
-    tensor = bb.emit(relax.op.shape_to_tensor(relax.ShapeExpr(flat)))
-    if elements.ndim != 1:
-        tensor = bb.emit(relax.op.reshape(tensor, elements.shape))
-    return tensor if dtype == "int64" else bb.emit(relax.op.astype(tensor, dtype))
-
-
-def _int64(item: Any) -> tvm.ir.Expr:
-    if not is_symbolic(item):
-        return tirx.IntImm("int64", int(item))
-    return item if str(item.ty.dtype) == "int64" else tirx.Cast("int64", item)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -18,9 +19,9 @@ from moonpoly.compiler.frontend.fold import fold_node
 from moonpoly.compiler.frontend.labels import RESULT_SUFFIX, node_label
 from moonpoly.compiler.frontend.operands import fit_operands
 from moonpoly.compiler.frontend.subgraphs import Body, Frame, renew_variables
-from moonpoly.compiler.frontend.symbolic import Symbols, evaluate_node
+from moonpoly.compiler.frontend.symbolic import Symbols, evaluate_node, lay_down, read_integers
 from moonpoly.compiler.frontend.unify import begin_with_checks, check_equal
-from moonpoly.compiler.frontend.values import Integer, Outline, Value, is_symbolic, lay_down
+from moonpoly.compiler.frontend.values import Integer, Outline, Value, is_symbolic
 from moonpoly.error import ModelError, MoonPolyError, UnsupportedError
 
 # What Relax and converters raise when they meet a form of an operator that they don't know.
@@ -57,6 +58,8 @@ class GraphWalk:
         self._frames: list[Frame] = []
         # Elements that were laid down in memory by the function under construction.
         self._laid_down: dict[Value, relax.Expr] = {}
+        # Tensors whose elements it has read.
+        self._read: dict[Value, np.ndarray] = {}
         self._failures: list[str] = []
         self._last_label = ""
 
@@ -129,6 +132,7 @@ class GraphWalk:
         """
         frame = Frame(base=len(self._scopes))
         laid_down, self._laid_down = self._laid_down, {}
+        read, self._read = self._read, {}
         broadcasts = self.broadcasts
         self.broadcasts = Broadcasts(self._equalities, self.symbols)
         self._frames.append(frame)
@@ -150,6 +154,7 @@ class GraphWalk:
             self._scopes.pop()
             self._frames.pop()
             self._laid_down = laid_down
+            self._read = read
             self.broadcasts = broadcasts
         return None if result is None else Body(params, block, result, results, frame)
 
@@ -196,13 +201,25 @@ class GraphWalk:
             self._laid_down[value] = lay_down(self.bb, value.elements, value.dtype)
         return self._laid_down[value]
 
+    def read(self, value: Value, shape: Sequence[int], hint: str) -> np.ndarray:
+        """Return symbols that have the values of an integer tensor of ``shape`` at run time."""
+        if value not in self._read:
+            symbols = [self._new_symbol(hint) for _ in range(math.prod(shape))]
+            read_integers(self.bb, self.tensor(value), symbols)
+            self._read[value] = np.array(symbols, dtype=object).reshape(tuple(shape))
+        return self._read[value]
+
     def new_dim(self, hint: str) -> tvm.tirx.Var:
         """Make a symbolic dimension."""
-        dim = tvm.tirx.Var(hint, "int64")
+        dim = self._new_symbol(hint)
         self.symbols.declare(dim)
-        if self._frames:
-            self._frames[-1].dims.add(dim)
         return dim
+
+    def _new_symbol(self, hint: str) -> tvm.tirx.Var:
+        symbol = tvm.tirx.Var(hint, "int64")
+        if self._frames:
+            self._frames[-1].dims.add(symbol)
+        return symbol
 
     def require_equal(self, left: Integer, right: Integer, ctx: Context) -> None:
         """Check two dimensions that must be equal, as far as they are known."""

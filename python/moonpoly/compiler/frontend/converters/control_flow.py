@@ -53,6 +53,10 @@ def if_(ctx: Context) -> Converted:
         return _lost(ctx)
     then_body, else_body = bodies
     assert then_body is not None and else_body is not None
+    size = _size_for_rank(ctx, then_body, else_body)
+    if size is not None:
+        ctx.require_equal(*size)
+        return ctx.inline(ctx.attrs["then_branch"])
     outlines = [
         join(ctx, outline_of(ctx, yes, then_body.frame), outline_of(ctx, no, else_body.frame))
         for yes, no in zip(then_body.results, else_body.results, strict=True)
@@ -60,6 +64,25 @@ def if_(ctx: Context) -> Converted:
     callees = ctx.callees([then_body, else_body])
     args = [ctx.input(0), *callees.functions, *callees.arguments]
     return _call(ctx, "moonpoly.op.if", args, outlines)
+
+
+def _size_for_rank(
+    ctx: Context, then_body: Body, else_body: Body
+) -> tuple[Integer, Integer] | None:
+    """Return the two sizes that must be equal for the results to have a rank.
+
+    An exporter that doesn't know whether a dimension is 1 writes "squeeze it if it is" as a branch.
+    What follows is made for the squeezed tensor, and would fail with another.
+    """
+    ranks = [
+        [ctx.rank(ctx.walk.tensor(value)) for value in body.results if value.item is None]
+        for body in (then_body, else_body)
+    ]
+    condition = ctx.values[0].elements if ctx.values[0] is not None else None
+    if ranks[0] == ranks[1] or condition is None:
+        return None
+    relation = condition.reshape(-1)[0]
+    return (relation.a, relation.b) if isinstance(relation, tvm.tirx.EQ) else None
 
 
 @dataclass
@@ -166,7 +189,7 @@ def _trip_count(ctx: Context, body: Body) -> Integer | None:
     )
     known = ctx.constant(1)
     begins = not ctx.has_input(1) or (known is not None and bool(known.all()))
-    trips = ctx.integers(0)
+    trips = ctx.read_integers(0)
     if trips is None or not begins or not never_ends:
         return None
     return ctx.symbols.maximum(trips.reshape(-1)[0], 0)

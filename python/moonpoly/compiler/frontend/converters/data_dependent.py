@@ -93,9 +93,10 @@ def top_k(ctx: Context) -> Sequence[relax.Expr]:
         k = ctx.attrs["k"]
         count: relax.Expr = relax.const(np.array([k]), "int64")
     else:
-        known, operand = ctx.integers(1), ctx.input(1)
-        assert operand is not None, "the checker wants K"
-        k, count = ctx.new_dim("k") if known is None else known.reshape(-1)[0], operand
+        counts, operand = ctx.read_integers(1), ctx.input(1)
+        if counts is None or counts.size != 1 or operand is None:
+            ctx.unsupported("K must be one integer")
+        k, count = counts.reshape(-1)[0], operand
     best = [*shape[:axis], k, *shape[axis + 1 :]]
     args = [tensor, count, axis, int(ctx.attrs.get("largest", 1))]
     return _call(ctx, "moonpoly.op.topk", args, [best, best], [ctx.dtype(tensor), "int64"])

@@ -12,7 +12,7 @@ from moonpoly.compiler.frontend.converters.registry import converts
 @converts("Range")
 def _range(ctx: Context) -> relax.Expr | None:
     """Give a range whose ends are known in symbols the length that is known of it."""
-    bounds = [ctx.integers(index) for index in range(3)]
+    bounds = [ctx.read_integers(index) for index in range(3)]
     if any(bound is None or bound.size != 1 for bound in bounds):
         return None
     numbers = [bound.reshape(())[()] for bound in bounds if bound is not None]

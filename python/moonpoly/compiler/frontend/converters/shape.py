@@ -21,13 +21,33 @@ def _reshape(ctx: Context) -> relax.Expr | None:
     else:
         given = ctx.integers(1)
         if given is None:
-            return None
+            return _reshape_by_data(ctx)
         sizes = given
     shape = ctx.shape(0)
     if shape is None:
         return None
     target = _reshaped(ctx, shape, list(sizes), bool(ctx.attrs.get("allowzero", 0)))
     return reshape(ctx, ctx.input(0), target)
+
+
+def _reshape_by_data(ctx: Context) -> relax.Expr | None:
+    """Reshape to sizes that depend on data, in which 0 and -1 are resolved at run time."""
+    shape, wanted = ctx.shape(0), ctx.shape(1)
+    if shape is None or wanted is None or not isinstance(wanted[0], int):
+        return None
+    ty = relax.ShapeType(ndim=wanted[0])
+    sizes = ctx.emit(
+        relax.op.call_pure_packed(
+            "moonpoly.op.reshape_dims",
+            relax.ShapeExpr([as_expr(dim) for dim in shape]),
+            ctx.input(1),
+            relax.prim_value(int(ctx.attrs.get("allowzero", 0))),
+            ty_args=ty,
+        )
+    )
+    dims = [ctx.new_dim("reshape_dim") for _ in range(wanted[0])]
+    ctx.bb.match_cast(sizes, relax.ShapeType(dims))
+    return reshape(ctx, ctx.input(0), list(dims))
 
 
 @converts("Flatten")
@@ -61,7 +81,7 @@ def _squeeze(ctx: Context) -> relax.Expr | None:
 
 @converts("Expand")
 def _expand(ctx: Context) -> relax.Expr | None:
-    shape, wanted = ctx.shape(0), ctx.integers(1)
+    shape, wanted = ctx.shape(0), ctx.read_integers(1)
     if shape is None or wanted is None:
         return None
     # Some exporters write -1 for a dimension that is to stay.
@@ -74,7 +94,7 @@ def _expand(ctx: Context) -> relax.Expr | None:
 
 @converts("ConstantOfShape")
 def _constant_of_shape(ctx: Context) -> relax.Expr | None:
-    sizes = ctx.integers(0)
+    sizes = ctx.read_integers(0)
     if sizes is None:
         return None
     value = ctx.attrs.get("value", np.zeros(1, np.float32)).reshape(())
@@ -84,7 +104,7 @@ def _constant_of_shape(ctx: Context) -> relax.Expr | None:
 
 @converts("Tile")
 def _tile(ctx: Context) -> relax.Expr | None:
-    shape, repeats = ctx.shape(0), ctx.integers(1)
+    shape, repeats = ctx.shape(0), ctx.read_integers(1)
     if ctx.opset < 6 or shape is None or repeats is None:
         return None
     sizes = [ctx.symbols.multiply(dim, n) for dim, n in zip(shape, repeats, strict=True)]

@@ -75,7 +75,7 @@ def _slice_bounds(
     if ctx.opset < 10:
         starts, ends = ctx.attrs["starts"], ctx.attrs["ends"]
         return starts, ends, ctx.attrs.get("axes", list(range(len(starts)))), [1] * len(starts)
-    first, last = ctx.integers(1), ctx.integers(2)
+    first, last = ctx.read_integers(1), ctx.read_integers(2)
     axes, steps = ctx.constant(3), ctx.constant(4)
     if first is None or last is None:
         return None

@@ -1,6 +1,7 @@
 """Evaluation of tensors that are computed from shapes, in symbols, while the graph is walked."""
 
 from moonpoly.compiler.frontend.symbolic import arithmetic, indexing, layout
+from moonpoly.compiler.frontend.symbolic.memory import lay_down, read_integers
 from moonpoly.compiler.frontend.symbolic.registry import evaluate_node, evaluates
 from moonpoly.compiler.frontend.symbolic.scalar import Ratio, Symbols
 
@@ -11,5 +12,7 @@ __all__ = [
     "evaluate_node",
     "evaluates",
     "indexing",
+    "lay_down",
     "layout",
+    "read_integers",
 ]
