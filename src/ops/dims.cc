@@ -6,6 +6,7 @@
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/reflection/registry.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,70 @@ ffi::Shape ReshapeDims(const ffi::Shape& shape, const DLTensor* wanted, bool all
   return ffi::Shape(std::move(dims));
 }
 
+// (first, limit, step) → the number of elements of a Range.
+ffi::Shape RangeLength(const ffi::Shape& range) {
+  const int64_t first = range[0], limit = range[1], step = range[2];
+  if (step == 0) {
+    TVM_FFI_THROW(ValueError) << "a Range from " << first << " to " << limit
+                              << " has step 0; expected another";
+  }
+  const bool is_empty = step > 0 ? limit <= first : limit >= first;
+  return ffi::Shape({is_empty ? 0 : (limit - first - (step > 0 ? 1 : -1)) / step + 1});
+}
+
+const int64_t* Vector(const ffi::AnyView& arg, int64_t* length) {
+  const DLTensor* tensor = arg.cast<DLTensor*>();
+  if (tensor->ndim != 1 || tensor->dtype.code != kDLInt || tensor->dtype.bits != 64) {
+    TVM_FFI_THROW(TypeError) << "an operand of a Slice must be a vector of int64";
+  }
+  if (*length >= 0 && tensor->shape[0] != *length) {
+    TVM_FFI_THROW(ValueError) << "the operands of a Slice have " << *length << " and "
+                              << tensor->shape[0] << " elements, they must agree";
+  }
+  *length = tensor->shape[0];
+  return reinterpret_cast<const int64_t*>(ConstData(tensor));
+}
+
+int64_t Bounded(int64_t value, int64_t low, int64_t high) {
+  return std::min(std::max(value, low), high);
+}
+
+// (shape, starts, ends, axes or 0, steps or 0), as int64 vectors → for each axis of a Slice its
+// first position, then the steps, then the sizes.
+ffi::Shape SliceBounds(const ffi::PackedArgs& args) {
+  const auto shape = args[0].cast<ffi::Shape>();
+  const auto rank = static_cast<int64_t>(shape.size());
+  int64_t count = -1;
+  const int64_t* starts = Vector(args[1], &count);
+  const int64_t* ends = Vector(args[2], &count);
+  const bool has_axes = !args[3].try_cast<int64_t>().has_value();
+  const bool has_steps = !args[4].try_cast<int64_t>().has_value();
+  const int64_t* axes = has_axes ? Vector(args[3], &count) : nullptr;
+  const int64_t* steps = has_steps ? Vector(args[4], &count) : nullptr;
+  std::vector<int64_t> bounds(3 * rank, 0);
+  for (int64_t axis = 0; axis < rank; ++axis) {
+    bounds[rank + axis] = 1;
+    bounds[2 * rank + axis] = shape[axis];
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    int64_t axis = axes == nullptr ? i : axes[i];
+    if (axis < 0) axis += rank;
+    const int64_t step = steps == nullptr ? 1 : steps[i];
+    if (axis < 0 || axis >= rank || step == 0) {
+      TVM_FFI_THROW(ValueError) << "can't slice axis " << (axes == nullptr ? i : axes[i])
+                                << " of rank " << rank << " with step " << step;
+    }
+    const int64_t size = shape[axis], low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;
+    const int64_t begin = Bounded(starts[i] < 0 ? starts[i] + size : starts[i], low, high);
+    const int64_t end = Bounded(ends[i] < 0 ? ends[i] + size : ends[i], low, high);
+    const int64_t span = step > 0 ? end - begin : begin - end, stride = step > 0 ? step : -step;
+    bounds[axis] = begin;
+    bounds[rank + axis] = step;
+    bounds[2 * rank + axis] = span <= 0 ? 0 : (span - 1) / stride + 1;
+  }
+  return ffi::Shape(std::move(bounds));
+}
+
 }  // namespace
 
 TVM_FFI_STATIC_INIT_BLOCK() {
@@ -96,6 +161,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   refl::GlobalDef()
       .def("moonpoly.op.require_equal", RequireEqual)
       .def("moonpoly.op.broadcast_dims", BroadcastDims)
+      .def_packed("moonpoly.op.slice_bounds",
+                  [](ffi::PackedArgs args, ffi::Any* result) { *result = SliceBounds(args); })
+      .def("moonpoly.op.range_length", RangeLength)
       .def("moonpoly.op.reshape_dims",
            [](const ffi::Shape& shape, DLTensor* wanted, int64_t allow_zero) {
              return ReshapeDims(shape, wanted, allow_zero != 0);

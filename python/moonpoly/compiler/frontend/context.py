@@ -181,6 +181,10 @@ class Context:
         """Make a symbolic dimension that :meth:`cast_shape` can define."""
         return self.walk.new_dim(hint)
 
+    def new_symbol(self, hint: str) -> tvm.tirx.Var:
+        """Make a symbol for an integer that is found at run time, and may be negative."""
+        return self.walk.new_symbol(hint)
+
     def cast_shape(self, expr: relax.Expr, shape: Sequence[Integer]) -> relax.Expr:
         """Return ``expr`` with sizes that the graph can't tell; they are checked at run time.
 

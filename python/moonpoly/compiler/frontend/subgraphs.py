@@ -151,14 +151,37 @@ def captured_values(bodies: Sequence[Body]) -> list[Value]:
 
 
 def renew_variables(mod: tvm.IRModule) -> tvm.IRModule:
-    """Give every function but ``main`` symbolic dimensions of its own.
+    """Give every function but ``main`` symbolic dimensions of its own; drop those never called.
 
-    While a graph is imported, a function names the dimensions around it by their own variables.
+    While a graph is imported, a function names the dimensions around it by their own variables,
+    and a subgraph may be imported more than once before what is known of its inputs holds.
     """
+    called = _called_from(mod, mod.get_global_var("main"))
+    kept = tvm.IRModule(attrs=mod.attrs)
     for gvar, function in mod.functions_items():
+        if gvar not in called:
+            continue
         if isinstance(function, relax.Function) and gvar.name_hint != "main":
-            mod.update_func(gvar, relax.utils.copy_with_new_vars(function))
-    return mod
+            function = relax.utils.copy_with_new_vars(function)
+        kept[gvar] = function
+    return kept
+
+
+def _called_from(mod: tvm.IRModule, start: tvm.ir.GlobalVar) -> set[tvm.ir.GlobalVar]:
+    """Return the functions that may run when ``start`` does."""
+    called = {start}
+    pending = [start]
+
+    def visit(expr: relax.Expr) -> None:
+        if isinstance(expr, tvm.ir.GlobalVar) and expr not in called:
+            called.add(expr)
+            pending.append(expr)
+
+    while pending:
+        function = mod[pending.pop()]
+        if isinstance(function, relax.Function):
+            relax.analysis.post_order_visit(function, visit)
+    return called
 
 
 def _erased(ty: relax.Type) -> relax.Type:

@@ -204,18 +204,19 @@ class GraphWalk:
     def read(self, value: Value, shape: Sequence[int], hint: str) -> np.ndarray:
         """Return symbols that have the values of an integer tensor of ``shape`` at run time."""
         if value not in self._read:
-            symbols = [self._new_symbol(hint) for _ in range(math.prod(shape))]
+            symbols = [self.new_symbol(hint) for _ in range(math.prod(shape))]
             read_integers(self.bb, self.tensor(value), symbols)
             self._read[value] = np.array(symbols, dtype=object).reshape(tuple(shape))
         return self._read[value]
 
     def new_dim(self, hint: str) -> tvm.tirx.Var:
         """Make a symbolic dimension."""
-        dim = self._new_symbol(hint)
+        dim = self.new_symbol(hint)
         self.symbols.declare(dim)
         return dim
 
-    def _new_symbol(self, hint: str) -> tvm.tirx.Var:
+    def new_symbol(self, hint: str) -> tvm.tirx.Var:
+        """Make a symbol of which nothing is known."""
         symbol = tvm.tirx.Var(hint, "int64")
         if self._frames:
             self._frames[-1].dims.add(symbol)

@@ -19,9 +19,11 @@ from moonpoly.compiler.frontend.values import Integer
 @converts("Slice")
 def _slice(ctx: Context) -> relax.Expr | None:
     shape = ctx.shape(0)
-    bounds = _slice_bounds(ctx)
-    if shape is None or bounds is None:
+    if shape is None:
         return None
+    bounds = _slice_bounds(ctx)
+    if bounds is None:
+        return _slice_by_data(ctx, shape)
     starts, ends, axes, steps = bounds
     axes = [axis % len(shape) for axis in axes]
     if 0 in steps:
@@ -45,6 +47,24 @@ def _slice(ctx: Context) -> relax.Expr | None:
     return ctx.call_te(_picked, ctx.input(0), [as_expr(s) for s in sizes], offsets, strides)
 
 
+def _slice_by_data(ctx: Context, shape: Sequence[Integer]) -> relax.Expr:
+    """Slice where even the axes, or the steps, depend on data."""
+    rank = len(shape)
+    operands = [ctx.input(index) for index in range(1, 5)]
+    found = ctx.emit(
+        relax.op.call_pure_packed(
+            "moonpoly.op.slice_bounds",
+            relax.ShapeExpr([as_expr(dim) for dim in shape]),
+            *(relax.prim_value(0) if operand is None else operand for operand in operands),
+            ty_args=relax.ShapeType(ndim=3 * rank),
+        )
+    )
+    sizes = [ctx.new_dim("slice_dim") for _ in range(rank)]
+    offsets, strides = ([ctx.new_symbol(name) for _ in range(rank)] for name in ("first", "step"))
+    ctx.bb.match_cast(found, relax.ShapeType([*offsets, *strides, *sizes]))
+    return ctx.call_te(_picked, ctx.input(0), sizes, offsets, strides)
+
+
 def strided_slice(
     ctx: Context,
     data: relax.Expr | None,
@@ -61,7 +81,7 @@ def strided_slice(
     return relax.op.strided_slice(data, list(axes), *lists, assume_inbound=True)
 
 
-def _picked(data: te.Tensor, sizes: Any, offsets: Any, strides: Sequence[int]) -> te.Tensor:
+def _picked(data: te.Tensor, sizes: Any, offsets: Any, strides: Sequence[Any]) -> te.Tensor:
     def read(*position: tirx.Var) -> tvm.ir.Expr:
         return data(*(o + i * s for o, i, s in zip(offsets, position, strides, strict=True)))
 
