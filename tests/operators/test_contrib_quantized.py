@@ -11,15 +11,16 @@ F32 = np.float32
 DOMAIN = "com.microsoft"
 
 
+@pytest.mark.parametrize("scales", [(0.03, 0.07, 0.05), (0.25, 0.5, 1.0)], ids=["plain", "ties"])
 @pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
-def test_of_two_operands(rng, op):
+def test_of_two_operands(rng, op, scales):
     constants = {
-        "as": F32(0.03),
+        "as": F32(scales[0]),
         "az": np.uint8(12),
-        "bs": F32(0.07),
-        "bz": np.uint8(130),
-        "ys": F32(0.05),
-        "yz": np.uint8(100),
+        "bs": F32(scales[1]),
+        "bz": np.uint8(131),
+        "ys": F32(scales[2]),
+        "yz": np.uint8(101),
     }
     pair = Pair(
         node_model(
@@ -42,10 +43,13 @@ def test_of_two_operands(rng, op):
         ("QLinearLeakyRelu", {"alpha": 0.1}),
         ("QLinearSigmoid", {}),
         ("QLinearGlobalAveragePool", {}),
+        ("QLinearAveragePool", {"kernel_shape": [2, 3], "pads": [1, 1, 0, 1], "strides": [2, 1]}),
     ],
 )
-def test_of_one_operand(rng, op, attrs):
-    constants = {"xs": F32(0.03), "xz": np.uint8(120), "ys": F32(0.01), "yz": np.uint8(5)}
+@pytest.mark.parametrize("scales", [(0.03, 0.01), (0.25, 1.0)], ids=["plain", "ties"])
+def test_of_one_operand(rng, op, attrs, scales):
+    x_scale, y_scale = map(F32, scales)
+    constants = {"xs": x_scale, "xz": np.uint8(120), "ys": y_scale, "yz": np.uint8(5)}
     pair = Pair(
         node_model(
             op,

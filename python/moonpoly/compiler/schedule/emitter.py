@@ -38,6 +38,8 @@ from moonpoly.compiler.schedule.expression import (
 from moonpoly.compiler.schedule.stages import Program, Stage
 from moonpoly.error import UnsupportedError
 
+_ROUNDING = ("tirx.nearbyint", "tirx.round")
+
 
 @dataclass(frozen=True)
 class Frame:
@@ -138,11 +140,8 @@ class Emitter(BlockBuilder):
             return self._select(*operands)
         if isinstance(expr, Call) and expr.op.name.endswith("if_then_else"):
             return self._guarded(expr, frame)
-        if _rounds_quotient(expr):
-            # The last bit of the quotient decides which integer a tie becomes.
-            (quotient,) = children(expr)
-            parts = [self.value(operand, frame) for operand in children(quotient)]
-            return self._call(expr, [self._combine(quotient, parts)])
+        if isinstance(expr, Call) and expr.op.name in _ROUNDING:
+            return self._call(expr, [self._exact(operand, frame) for operand in children(expr)])
         operands = [self.value(operand, frame) for operand in children(expr)]
         if isinstance(expr, Call):
             return self._call(expr, operands)
@@ -153,6 +152,12 @@ class Emitter(BlockBuilder):
         if (truth := _truth_value(expr, operands)) is not None:
             return truth
         return self._combine(expr, operands)
+
+    def _exact(self, expr: Expr, frame: Frame) -> Expr:
+        """Evaluate what is about to be rounded: the last bit decides what a tie becomes."""
+        if isinstance(expr, (tirx.Div, tirx.Add)) and not is_integer(expr):
+            return self._combine(expr, [self._exact(operand, frame) for operand in children(expr)])
+        return self.value(expr, frame)
 
     def _divide(self, expr: tirx.Div, dividend: Expr, divisor: Expr) -> Expr:
         if isinstance(divisor, tirx.FloatImm) and float(divisor.value) != 0.0:
@@ -405,13 +410,6 @@ def _truth_value(expr: Expr, operands: list[Expr]) -> Expr | None:
         if isinstance(cast, tirx.Cast) and scalar_dtype(cast.value) == "bool":
             return cast.value
     return None
-
-
-def _rounds_quotient(expr: Expr) -> bool:
-    """Return whether ``expr`` rounds the quotient of two floats to a whole number."""
-    if not isinstance(expr, Call) or not expr.op.name.endswith(("nearbyint", "round")):
-        return False
-    return all(isinstance(operand, tirx.Div) for operand in children(expr))
 
 
 # Bits of an infinity without its sign, and the integer type of the same size.

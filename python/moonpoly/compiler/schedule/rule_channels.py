@@ -263,6 +263,8 @@ class _Channels:
             if self.matched.weight is not None:
                 del emitter.resident[self.matched.weight.source]
         value = tirx.BufferLoad(total, whole)
+        if str(window.output.buffer.ty.dtype) != "float32":
+            raise UnsupportedError("expected a result of float32")
         if not window.output.is_reduction:
             emitter.resident[reduction.buffer] = lambda _emitter, _indices: value
             with emitter.tail(self.count):

@@ -139,23 +139,19 @@ def convolve(
 @converts("QLinearMatMul", domain="com.microsoft")
 @converts("QLinearMatMul")
 def _qlinear_matmul(ctx: Context) -> relax.Expr:
-    a_scale, b_scale, y_scale = (float_operand(ctx, index) for index in (1, 4, 6))
     product = matmul(ctx, 0, 3, ctx.input(2), ctx.input(5))
-    scale = ctx.emit(relax.op.divide(ctx.emit(relax.op.multiply(a_scale, b_scale)), y_scale))
-    return requantize(ctx, product, scale, 7)
+    return requantize(ctx, product, result_scale(ctx, 1, 4, 6), 7)
 
 
 @converts("QLinearConv")
 def _qlinear_conv(ctx: Context) -> relax.Expr:
-    x_scale, w_scale, y_scale = (float_operand(ctx, index) for index in (1, 4, 6))
     product = convolve(ctx, ctx.input(0), ctx.input(3), ctx.input(2), ctx.input(5))
     rank = ctx.rank(product)
     assert rank is not None, "a convolution has a rank"
     bias = ctx.input(8)
     if bias is not None:
         product = ctx.emit(relax.op.add(product, _by_channel(ctx, bias, rank)))
-    scale = ctx.emit(relax.op.divide(ctx.emit(relax.op.multiply(x_scale, w_scale)), y_scale))
-    return requantize(ctx, product, _by_channel(ctx, scale, rank), 7)
+    return requantize(ctx, product, _by_channel(ctx, result_scale(ctx, 1, 4, 6), rank), 7)
 
 
 def _by_channel(ctx: Context, vector: relax.Expr, rank: int) -> relax.Expr:
@@ -175,6 +171,28 @@ def float_operand(ctx: Context, index: int) -> relax.Expr:
     return ctx.emit(relax.op.reshape(scale, [])) if ctx.shape(scale) == (1,) else scale
 
 
+def result_scale(ctx: Context, left: int, right: int, result: int | None) -> relax.Expr:
+    """Return scale * scale / scale of three operands, or the product where there is no third.
+
+    Known scales are worked out here: a last bit more or less would turn ties.
+    """
+    indices = [left, right] if result is None else [left, right, result]
+    arrays = []
+    for index in indices:
+        known = ctx.constant(index)
+        if known is None:
+            break
+        array = known.astype(np.float32)
+        arrays.append(array.reshape(()) if array.size == 1 else array)
+    else:
+        scale = arrays[0] * arrays[1]
+        return relax.const(scale if result is None else scale / arrays[2], "float32")
+    product = ctx.emit(relax.op.multiply(float_operand(ctx, left), float_operand(ctx, right)))
+    if result is None:
+        return product
+    return ctx.emit(relax.op.divide(product, float_operand(ctx, result)))
+
+
 def requantize(ctx: Context, sums: relax.Expr, scale: relax.Expr, zero: int) -> relax.Expr:
     """Return saturate(round(sums * scale) + zero) of the type of operand ``zero``."""
     scaled = ctx.emit(relax.op.multiply(as_float32(ctx, sums), scale))
@@ -187,7 +205,7 @@ def requantize(ctx: Context, sums: relax.Expr, scale: relax.Expr, zero: int) -> 
 @converts("MatMulIntegerToFloat", domain="com.microsoft")
 def _matmul_integer_to_float(ctx: Context) -> relax.Expr:
     product = matmul(ctx, 0, 1, ctx.input(4), ctx.input(5))
-    return to_float(ctx, product, float_operand(ctx, 2), float_operand(ctx, 3), ctx.input(6))
+    return to_float(ctx, product, result_scale(ctx, 2, 3, None), ctx.input(6))
 
 
 @converts("DynamicQuantizeMatMul", domain="com.microsoft")
@@ -196,16 +214,13 @@ def _dynamic_quantize_matmul(ctx: Context) -> relax.Expr:
     assert data is not None, "the checker wants a first input"
     quantized, scale, zero = dynamic_quantize(ctx, as_float32(ctx, data))
     product = matmul(ctx, quantized, 1, zero, ctx.input(3))
-    return to_float(ctx, product, scale, float_operand(ctx, 2), ctx.input(4))
+    scale = ctx.emit(relax.op.multiply(scale, float_operand(ctx, 2)))
+    return to_float(ctx, product, scale, ctx.input(4))
 
 
 def to_float(
-    ctx: Context,
-    product: relax.Expr,
-    left_scale: relax.Expr,
-    right_scale: relax.Expr,
-    bias: relax.Expr | None,
+    ctx: Context, product: relax.Expr, scale: relax.Expr, bias: relax.Expr | None
 ) -> relax.Expr:
-    scale = ctx.emit(relax.op.multiply(left_scale, right_scale))
+    """Return product * scale + bias as float32."""
     result = ctx.emit(relax.op.multiply(as_float32(ctx, product), scale))
     return result if bias is None else ctx.emit(relax.op.add(result, bias))

@@ -88,22 +88,38 @@ def quantize(
         The result's type, a key of ``RANGES``.
     """
     data, scale = as_float32(ctx, data), as_float32(ctx, scale)
-    rounded = ctx.call_te(_round_quotient, data, scale)
+    rounded = round_quotient(ctx, data, scale)
     return saturate(ctx, rounded, zero, known_zero, dtype)
 
 
-def _round_quotient(data: te.Tensor, scale: te.Tensor) -> te.Tensor:
-    """Divide and round in one expression, so that the quotient is kept to its last bit."""
-    offset = len(data.shape) - len(scale.shape)
+def round_quotient(
+    ctx: Context, data: relax.Expr, scale: relax.Expr, shift: relax.Expr | None = None
+) -> relax.Expr:
+    """Return round(data / scale + shift) of float32, ties to even.
 
-    def element(*at: tvm.ir.Expr) -> tvm.ir.Expr:
-        own = [
-            tirx.IntImm("int64", 0) if isinstance(size, tirx.IntImm) and int(size) == 1 else index
-            for index, size in zip(at[offset:], scale.shape, strict=True)
-        ]
-        return tirx.nearbyint(tirx.div(data(*at), scale(*own)))
+    It is one expression, so that the schedules keep the quotient to its last bit.
+    """
 
-    return te.compute(data.shape, element, name="round_quotient")
+    def round_quotient(data: te.Tensor, *others: te.Tensor) -> te.Tensor:
+        def element(*at: tvm.ir.Expr) -> tvm.ir.Expr:
+            scale, *shift = (_broadcast_element(other, at) for other in others)
+            quotient = tirx.div(data(*at), scale)
+            return tirx.nearbyint(quotient + shift[0] if shift else quotient)
+
+        return te.compute(data.shape, element, name="round_quotient")
+
+    return ctx.call_te(round_quotient, data, scale, *([] if shift is None else [shift]))
+
+
+def _broadcast_element(tensor: te.Tensor, at: Sequence[tvm.ir.Expr]) -> tvm.ir.Expr:
+    own = at[len(at) - len(tensor.shape) :]
+    zero = tirx.IntImm("int64", 0)
+    return tensor(
+        *(
+            zero if isinstance(size, tirx.IntImm) and int(size) == 1 else index
+            for index, size in zip(own, tensor.shape, strict=True)
+        )
+    )
 
 
 def saturate(
