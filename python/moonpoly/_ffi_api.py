@@ -83,6 +83,8 @@ gpu_end_capture = _bind("gpu_end_capture")
 # (kernel_set, plan_json, [A…], [B…], [C…], calls, stream) -> GpuGraph of so many calls, which take
 # the sets of operands in turn
 gpu_capture_plan = _bind("gpu_capture_plan")
+# () -> bytes of the first, second (both a unit's own) and last cache
+cache_bytes = _bind("cache_bytes")
 # () -> version of the library
 version = _bind("version")
 
@@ -95,7 +97,7 @@ _enumerate_plans = _bind("enumerate_plans")
 _load_plan = _bind("load_plan")
 _run_plan = _bind("run_plan")
 _bench_select = _bind("bench_select")
-_sample_task = _bind("sample_task")
+_time_plan = _bind("time_plan")
 
 
 def plan(
@@ -157,25 +159,14 @@ def bench_select(
     return _bench_select(kernel_set, tvm_ffi.Shape(shapes), b_mode, threads, cached)
 
 
-def sample_task(
-    name: str,
-    library: tvm_ffi.Module,
-    um: int,
-    un: int,
-    m_tiles: int,
-    n_tiles: int,
-    k: int,
-    strided: bool,
-    min_us: float,
-    panel: int = 16,
+def time_plan(
+    kernel_set: KernelSetObject, plan_json: str, a: Any, b: Any, c: Any, b_mode: int, min_us: float
 ) -> float:
-    """Return the median µs of one um x un task of a micro-kernel called on m_tiles x n_tiles.
+    """Return the median µs of running a plan as :func:`run_plan` does, without Python in between.
 
-    ``min_us`` is the least time spent measuring. Runs on the calling thread.
+    At least ``min_us`` are spent; the first run is not counted.
     """
-    return float(
-        _sample_task(name, library, um, un, m_tiles, n_tiles, k, strided, float(min_us), panel)
-    )
+    return float(_time_plan(_load_plan(kernel_set, plan_json), a, b, c, b_mode, float(min_us)))
 
 
 def gpu_plan(

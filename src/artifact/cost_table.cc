@@ -42,19 +42,18 @@ CostGrid::CostGrid(std::vector<int64_t> k, std::vector<int64_t> m_tiles,
 }
 
 CostGrid::Lut CostGrid::MakeLut(const std::vector<int64_t>& axis) {
-  Lut lut{};
-  for (int64_t tiles = 1; tiles < kLutSize; ++tiles) {
-    if (axis.size() == 1 || tiles <= axis.front()) {
-      lut[tiles] = {0, 0.0f, 1.0f};
-      continue;
-    }
+  const auto locate = [&axis](int64_t tiles) -> AxisPoint {
+    if (axis.size() == 1 || tiles <= axis.front()) return {0, 0.0f, 1.0f};
     const size_t last = axis.size() - 2;
     size_t low = 0;
     while (low < last && axis[low + 1] <= tiles) ++low;
     const double span = std::log2(static_cast<double>(axis[low + 1]) / axis[low]);
     const double at = std::log2(static_cast<double>(tiles) / axis[low]) / span;
-    lut[tiles] = {static_cast<int32_t>(low), static_cast<float>(std::min(at, 1.0)), 1.0f};
-  }
+    return {static_cast<int32_t>(low), static_cast<float>(std::min(at, 1.0)), 1.0f};
+  };
+  Lut lut{};
+  for (int64_t tiles = 1; tiles <= kFine; ++tiles) lut.fine[tiles] = locate(tiles);
+  for (int64_t step = 1; step <= kLast / kStep; ++step) lut.coarse[step] = locate(step * kStep);
   return lut;
 }
 

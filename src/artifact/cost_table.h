@@ -48,12 +48,17 @@ class CostGrid {
   size_t table_size() const { return k_.size() * num_m_ * num_n_; }
 
  private:
-  static constexpr int64_t kLutSize = 257;
-  using Lut = std::array<AxisPoint, kLutSize>;
+  // Counts up to kFine are looked up one by one, larger ones in steps up to the last.
+  static constexpr int64_t kFine = 256, kStep = 64, kLast = 8192;
+  struct Lut {
+    std::array<AxisPoint, kFine + 1> fine;
+    std::array<AxisPoint, kLast / kStep + 1> coarse;
+  };
 
   static Lut MakeLut(const std::vector<int64_t>& axis);
   static AxisPoint LocateTiles(const Lut& lut, int64_t tiles) {
-    return lut[std::clamp<int64_t>(tiles, 1, kLutSize - 1)];
+    if (tiles <= kFine) return lut.fine[std::max<int64_t>(tiles, 1)];
+    return lut.coarse[std::min(tiles, kLast) / kStep];
   }
 
   float Bilinear(const float* at, AxisPoint m, AxisPoint n) const {

@@ -39,7 +39,7 @@ KernelSetObj::KernelSetObj(Manifest manifest, const tvm::ffi::Module& lib)
         static_cast<const tvm::ffi::FunctionObj*>(function.get()));
     kernels_.push_back({spec.name, spec.family, spec.um, spec.un, spec.packed_us.data(),
                         spec.strided_us.data(), function, cell->safe_call, cell,
-                        spec.aliased_us.data()});
+                        spec.aliased_us.data(), spec.unaligned_us.data()});
   }
   IndexLeftovers();
 }

@@ -54,8 +54,13 @@ KernelSpec ReadKernel(const JsonReader& json, const CostGrid& grid, int32_t pane
   kernel.un = static_cast<int32_t>(un);
   const JsonReader cost = json.GetObject("cost");
   kernel.packed_us = ReadCosts(cost, "packed", grid);
-  kernel.strided_us = ReadCosts(cost, "strided", grid);
-  kernel.aliased_us = cost.Has("aliased") ? ReadCosts(cost, "aliased", grid) : kernel.strided_us;
+  // A kernel that reads one layout only has one table.
+  const auto read_or = [&](const char* key, const std::vector<float>& other) {
+    return cost.Has(key) ? ReadCosts(cost, key, grid) : other;
+  };
+  kernel.strided_us = read_or("strided", kernel.packed_us);
+  kernel.aliased_us = read_or("aliased", kernel.strided_us);
+  kernel.unaligned_us = read_or("unaligned", kernel.strided_us);
   return kernel;
 }
 
@@ -91,22 +96,18 @@ Manifest Manifest::FromJson(const JsonReader& json) {
   out.grid = CostGrid(grid.GetInts("k"), grid.GetInts("m_tiles"), grid.GetInts("n_tiles"));
   const JsonReader machine = json.GetObject("machine");
   out.machine = {machine.GetNumber("launch_us"), machine.GetNumber("call_us"),
-                 machine.GetNumber("pack_us_per_kb"), machine.GetNumber("copy_us_per_kb"),
-                 machine.GetNumber("contention")};
+                 machine.GetNumber("pack_us_per_kb"), machine.GetNumber("copy_us_per_kb")};
   std::set<std::string> names;
-  bool has_outer = false;
   for (const JsonReader& entry : json.GetObjects("kernels")) {
     out.kernels.push_back(ReadKernel(entry, out.grid, out.panel));
-    has_outer |= out.kernels.back().family == KernelFamily::kOuter;
     if (!names.insert(out.kernels.back().name).second) {
       TVM_FFI_THROW(ValueError) << entry.where() << " repeats the kernel "
                                 << out.kernels.back().name;
     }
   }
-  if (!has_outer || out.kernels.size() > kMaxKernels) {
+  if (out.kernels.empty() || out.kernels.size() > kMaxKernels) {
     TVM_FFI_THROW(ValueError) << json.where() << " must hold 1.." << kMaxKernels
-                              << " kernels, one of family \"outer\" at least, got "
-                              << out.kernels.size();
+                              << " kernels, got " << out.kernels.size();
   }
   return out;
 }

@@ -20,6 +20,8 @@ namespace moonpoly {
 constexpr int64_t kManifestSchema = 1;
 /*! \brief Rows of B that are a multiple of so many elements apart share one set of a cache. */
 constexpr int64_t kAliasingItems = 1024;
+/*! \brief Rows of B that start on a cache line each are a multiple of this many elements apart. */
+constexpr int64_t kLineItems = 16;
 
 /*! \brief How the reduction is vectorised, which decides the layout of B. */
 enum class KernelFamily : uint8_t {
@@ -40,6 +42,8 @@ struct KernelSpec {
   std::vector<float> strided_us;
   /*! \brief The same where the rows of a strided B fall into one cache set, see kAliasingItems. */
   std::vector<float> aliased_us;
+  /*! \brief The same where the rows of a strided B start within cache lines, see kLineItems. */
+  std::vector<float> unaligned_us;
 };
 
 /*! \brief Measured constants of the machine that the plans are made for. */
@@ -48,8 +52,6 @@ struct MachineSpec {
   double call_us;
   double pack_us_per_kb;
   double copy_us_per_kb;
-  /*! \brief How much slower a task runs while all processing units run. */
-  double contention;
 };
 
 struct Manifest {

@@ -29,6 +29,7 @@ struct MicroKernel {
   TVMFFISafeCallType safe_call;
   void* handle;
   const float* aliased_us = nullptr;
+  const float* unaligned_us = nullptr;
 };
 
 /*!

@@ -5,17 +5,13 @@
 #include <tvm/ffi/container/shape.h>
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
-#include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/reflection/registry.h>
 
 #include <algorithm>
 #include <chrono>
 #include <string>
-#include <vector>
 
 #include "artifact/kernel_set.h"
-#include "artifact/micro_kernel.h"
-#include "launch/scratch.h"
 #include "model/sites.h"
 #include "select/plan_cache.h"
 #include "select/selector.h"
@@ -102,79 +98,6 @@ double BenchSiteLookup(const ffi::Shape& ids) {
   return rounds[kRounds / 2];
 }
 
-/*! \brief Floats on huge pages for the time of a measurement. */
-class Buffer {
- public:
-  explicit Buffer(int64_t count) : data_(AllocateFloats(count)) {
-    if (data_ == nullptr) TVM_FFI_THROW(MemoryError) << "can't allocate " << count << " floats";
-    std::fill(data_, data_ + count, 0.5f);
-  }
-  ~Buffer() { FreeFloats(data_); }
-  Buffer(const Buffer&) = delete;
-  Buffer& operator=(const Buffer&) = delete;
-
-  float* get() const { return data_; }
-
- private:
-  float* data_;
-};
-
-// Rows of a strided B are this much longer than the tiles, as a B that is part of something wider.
-constexpr int64_t kStridedMargin = 16;
-
-// Median microseconds of one task, called on m_tiles x n_tiles of them.
-double SampleTask(const ffi::String& name, const ffi::Module& lib, int64_t um, int64_t un,
-                  int64_t m_tiles, int64_t n_tiles, int64_t k, bool strided, double min_us,
-                  int64_t panel) {
-  const int64_t extents[] = {um, un, m_tiles, n_tiles, k};
-  for (int64_t extent : extents) {
-    if (extent < 1) TVM_FFI_THROW(ValueError) << "extents must be positive, got " << extent;
-  }
-  const ffi::Function function = ResolveFunction(lib, name);
-  auto* cell = const_cast<ffi::FunctionObj*>(static_cast<const ffi::FunctionObj*>(function.get()));
-  const bool dot = std::string(name).find("_dot_") != std::string::npos;
-  if (panel < 1 || (!dot && un % panel != 0)) {
-    TVM_FFI_THROW(ValueError) << "the panel must divide the tile width " << un << ", got " << panel;
-  }
-  const MicroKernel kernel{std::string(name),
-                           dot ? KernelFamily::kDot : KernelFamily::kOuter,
-                           static_cast<int32_t>(um),
-                           static_cast<int32_t>(un),
-                           nullptr,
-                           nullptr,
-                           function,
-                           cell->safe_call,
-                           cell};
-  const int64_t m = um * m_tiles, n = un * n_tiles, ldb = n + kStridedMargin;
-  const Buffer a(m * k), b(dot ? n * k : (strided ? ldb : n) * k), c(m * n);
-  const int64_t b_n = dot ? k : (strided ? panel : k * panel);
-  const int64_t b_k = dot ? 1 : (strided ? ldb : panel);
-  KernelCall call;
-  const auto run = [&](int64_t times) {
-    const Clock::time_point start = Clock::now();
-    for (int64_t i = 0; i < times; ++i) {
-      if (call.Run(kernel, m, n, k, a.get(), k, 1, b.get(), b_n, b_k, static_cast<int32_t>(panel),
-                   c.get(), n, false) != 0) {
-        throw ffi::details::MoveFromSafeCallRaised();
-      }
-    }
-    return MicrosSince(start) / static_cast<double>(times);
-  };
-  run(1);
-  // Bursts long enough for the clock; the median over them drops interrupts.
-  constexpr double kBurstUs = 20.0;
-  constexpr int kMinBursts = 5;
-  const double once = std::max(run(1), 0.01);
-  const int64_t times = std::max<int64_t>(1, static_cast<int64_t>(kBurstUs / once));
-  std::vector<double> bursts;
-  const Clock::time_point start = Clock::now();
-  while (static_cast<int>(bursts.size()) < kMinBursts || MicrosSince(start) < min_us) {
-    bursts.push_back(run(times));
-  }
-  std::nth_element(bursts.begin(), bursts.begin() + bursts.size() / 2, bursts.end());
-  return bursts[bursts.size() / 2] / static_cast<double>(m_tiles * n_tiles);
-}
-
 // The features that kernels may need and this machine has, in the operating system's spelling.
 ffi::String CpuFeatures() {
   std::string out;
@@ -200,7 +123,11 @@ TVM_FFI_STATIC_INIT_BLOCK() {
   refl::GlobalDef()
       .def("moonpoly.bench_select", BenchSelect)
       .def("moonpoly.bench_site_lookup", BenchSiteLookup)
-      .def("moonpoly.sample_task", SampleTask)
+      .def("moonpoly.cache_bytes",
+           []() {
+             const CacheSizes caches = HostCacheSizes();
+             return ffi::Shape({caches.l1_bytes, caches.l2_bytes, caches.l3_bytes});
+           })
       .def("moonpoly.cpu_features", CpuFeatures);
 }
 

@@ -7,6 +7,8 @@
 #include <tvm/ffi/reflection/registry.h>
 
 #include <algorithm>
+#include <chrono>
+#include <vector>
 
 #include "artifact/kernel_set.h"
 #include "launch/gemm.h"
@@ -93,28 +95,65 @@ class LoadedPlan : public ffi::ObjectRef {
   explicit LoadedPlan(ffi::ObjectPtr<LoadedPlanObj> n) : ffi::ObjectRef(std::move(n)) {}
 };
 
-void RunPlan(const LoadedPlan& loaded, DLTensor* a, DLTensor* b, DLTensor* c, int64_t b_mode,
-             bool trans_a) {
+// Find the problem in the tensors; throws unless it is the one that the plan is for.
+void BindToPlan(const LoadedPlan& loaded, DLTensor* a, DLTensor* b, DLTensor* c, int64_t b_mode,
+                bool trans_a, BoundMatmul* bound) {
   const Plan& plan = loaded->plan;
-  const KernelSet& ks = loaded->kernels;
-  BoundMatmul bound;
-  BindMatmul(*ks.get(), {ToBMode(b_mode), trans_a}, a, b, c, nullptr, nullptr, &bound);
-  bound.problem.threads = plan.problem.threads;
-  if (plan.problem.b_mode != bound.problem.b_mode || plan.problem.batch != bound.problem.batch ||
-      plan.problem.m != bound.problem.m || plan.problem.n != bound.problem.n ||
-      plan.problem.k != bound.problem.k) {
+  BindMatmul(*loaded->kernels.get(), {ToBMode(b_mode), trans_a}, a, b, c, nullptr, nullptr, bound);
+  bound->problem.threads = plan.problem.threads;
+  if (plan.problem.b_mode != bound->problem.b_mode || plan.problem.batch != bound->problem.batch ||
+      plan.problem.m != bound->problem.m || plan.problem.n != bound->problem.n ||
+      plan.problem.k != bound->problem.k) {
     TVM_FFI_THROW(ValueError) << "the plan is for batch " << plan.problem.batch << ", "
                               << plan.problem.m << "x" << plan.problem.n << "x" << plan.problem.k
                               << " with b_mode " << static_cast<int>(plan.problem.b_mode)
-                              << ", the tensors are batch " << bound.problem.batch << ", "
-                              << bound.problem.m << "x" << bound.problem.n << "x" << bound.problem.k
-                              << " with b_mode " << static_cast<int>(bound.problem.b_mode);
+                              << ", the tensors are batch " << bound->problem.batch << ", "
+                              << bound->problem.m << "x" << bound->problem.n << "x"
+                              << bound->problem.k << " with b_mode "
+                              << static_cast<int>(bound->problem.b_mode);
   }
   if (plan.num_threads() > MaxThreads()) {
     TVM_FFI_THROW(ValueError) << "the plan needs " << plan.num_threads() << " threads, "
                               << MaxThreads() << " are available";
   }
-  LaunchMatmul(*ks.get(), bound, plan, false);
+}
+
+void RunPlan(const LoadedPlan& loaded, DLTensor* a, DLTensor* b, DLTensor* c, int64_t b_mode,
+             bool trans_a) {
+  BoundMatmul bound;
+  BindToPlan(loaded, a, b, c, b_mode, trans_a, &bound);
+  LaunchMatmul(*loaded->kernels.get(), bound, loaded->plan, false);
+}
+
+// Median microseconds of one run of a plan, over bursts that take `min_us` or more in all. The
+// first run is not counted.
+double TimePlan(const LoadedPlan& loaded, DLTensor* a, DLTensor* b, DLTensor* c, int64_t b_mode,
+                double min_us) {
+  using Clock = std::chrono::steady_clock;
+  BoundMatmul bound;
+  BindToPlan(loaded, a, b, c, b_mode, false, &bound);
+  const auto elapsed_us = [](Clock::time_point start) {
+    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+  };
+  const auto burst_us = [&](int64_t runs) {
+    const Clock::time_point start = Clock::now();
+    for (int64_t i = 0; i < runs; ++i) {
+      LaunchMatmul(*loaded->kernels.get(), bound, loaded->plan, false);
+    }
+    return elapsed_us(start) / static_cast<double>(runs);
+  };
+  // A burst is long enough for the clock, and short enough that an interrupt spoils few of them.
+  constexpr double kBurstUs = 20.0, kShortestUs = 0.01;
+  burst_us(1);
+  const Clock::time_point start = Clock::now();
+  std::vector<double> bursts = {burst_us(1)};
+  const double once = std::max(bursts.front(), kShortestUs);
+  const int64_t runs = std::max<int64_t>(1, static_cast<int64_t>(kBurstUs / once));
+  if (runs > 1) bursts.clear();
+  do bursts.push_back(burst_us(runs));
+  while (elapsed_us(start) < min_us);
+  std::nth_element(bursts.begin(), bursts.begin() + bursts.size() / 2, bursts.end());
+  return bursts[bursts.size() / 2];
 }
 
 /*! \brief Allocates tensors that kernels read fastest: aligned, on huge pages. */
@@ -162,6 +201,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("moonpoly.load_plan",
            [](const KernelSet& ks, const ffi::String& text) { return LoadedPlan(ks, text); })
       .def("moonpoly.run_plan", RunPlan)
+      .def("moonpoly.time_plan", TimePlan)
       .def("moonpoly.pack_b", PackB)
       .def("moonpoly.num_threads", []() -> int64_t { return NumThreads(); })
       .def("moonpoly.set_num_threads", [](int64_t count) {

@@ -10,11 +10,6 @@ namespace moonpoly {
 namespace {
 
 constexpr float kKbPerFloat = sizeof(float) / 1024.0f;
-constexpr float kFloatBytes = sizeof(float);
-// Reading from the shared cache takes this part of what reading from memory takes.
-constexpr float kSharedCachePart = 0.35f;
-// The part of the computing that hides behind waiting for memory.
-constexpr float kOverlap = 0.7f;
 // A reduction deeper than this is walked in slices of about this depth, so that a tile of B and a
 // block of A stay in the private caches.
 constexpr int64_t kSliceDepth = 512;
@@ -41,20 +36,10 @@ void RegionCost::SetSplit(const ThreadSplit& split) {
   batches_ = CeilDiv(problem_.batch, split.batch_threads);
   slice_ = depth_;
   if (depth_ > kMaxUncutDepth) slice_ = CeilDiv(depth_, CeilDiv(depth_, kSliceDepth));
-  slices_ = static_cast<float>(depth_) / static_cast<float>(slice_);
-  whole_ = ks_.grid().LocateK(depth_);
-  sliced_ = ks_.grid().LocateK(slice_);
+  k_point_ = ks_.grid().LocateK(depth_);
   const MachineSpec& machine = ks_.machine();
   const int32_t threads = split.batch_threads * split.k_threads * split.region_threads;
   fixed_us_ = threads > 1 ? static_cast<float>(machine.launch_us) : 0.0f;
-  const float m_all = static_cast<float>(problem_.m), n_all = static_cast<float>(problem_.n),
-              k_all = static_cast<float>(problem_.k);
-  const float footprint = (m_all * k_all + k_all * n_all + m_all * n_all) * kFloatBytes *
-                          static_cast<float>(problem_.batch);
-  const bool from_memory = footprint > static_cast<float>(ks_.caches().l3_bytes);
-  const float contention = threads > 1 ? static_cast<float>(machine.contention) : 1.0f;
-  stream_us_per_byte_ = static_cast<float>(machine.copy_us_per_kb) / 1024.0f *
-                        (from_memory ? contention * contention : contention * kSharedCachePart);
   if (split.k_threads > 1) {
     // A barrier costs about what a launch does; the sums are read and added by all threads.
     const float moved = static_cast<float>(problem_.m * problem_.n) * kKbPerFloat *
@@ -93,18 +78,7 @@ float RegionCost::BoundUs(int32_t index, ThreadGrid grid) const {
              (problem_.b_mode == BMode::kTransposed && !dot)) {
     us += pack_us;
   }
-  const float stream_us = StreamUs(share_rows * static_cast<float>(kernel.um), width);
-  us += std::max(0.0f, stream_us - kOverlap * task_us * share);
   return fixed_us_ + us * static_cast<float>(batches_);
-}
-
-// Microseconds that one thread waits for its operands where they don't fit its own cache.
-float RegionCost::StreamUs(float rows, float cols) const {
-  const float depth = static_cast<float>(depth_);
-  const float b = problem_.b_mode == BMode::kGathered ? 0.0f : cols * depth;
-  // C is read before it is written.
-  const float bytes = (rows * depth + b + 2.0f * rows * cols) * kFloatBytes;
-  return bytes <= static_cast<float>(ks_.caches().l2_bytes) ? 0.0f : bytes * stream_us_per_byte_;
 }
 
 // Microseconds to write so many columns of B into panels.
@@ -163,17 +137,14 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
       cell.extra_us += pack_us;
       break;
   }
-  const float compute_us = cell.task_us * cell.share;
-  const float stream_us = StreamUs(static_cast<float>(share_rows * kernel.um),
-                                   static_cast<float>(share_cols * kernel.un));
-  cell.extra_us += std::max(0.0f, stream_us - kOverlap * compute_us);
   const float copy_us = static_cast<float>(machine.copy_us_per_kb) * kKbPerFloat;
   if (static_cast<int64_t>(cell.row_tiles) * kernel.um != rows) {
     const int64_t moved = kernel.um * depth_ + kernel.um * share_cols * kernel.un;
     cell.extra_us += static_cast<float>(moved) * copy_us;
   }
   if (static_cast<int64_t>(cell.col_tiles) * kernel.un != cols) {
-    cell.extra_us += static_cast<float>(share_rows * kernel.um * kernel.un) * slices_ * copy_us;
+    cell.extra_us += static_cast<float>(share_rows * kernel.um * kernel.un) *
+                      static_cast<float>(CeilDiv(depth_, slice_)) * copy_us;
   }
   switch (model_) {
     case CostModel::kFull:

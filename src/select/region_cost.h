@@ -73,16 +73,13 @@ class RegionCost {
   Region ToRegion(const Cell& cell) const;
 
  private:
-  float StreamUs(float rows, float cols) const;
   float PackUs(float cols) const;
   int64_t BlockRows(const Cell& cell) const;
-  // Microseconds of a task with its whole reduction, in slices where it is walked in slices.
   float TaskUs(const MicroKernel& kernel, bool strided, AxisPoint m, AxisPoint n) const {
-    const float* row_major =
-        problem_.n % kAliasingItems == 0 ? kernel.aliased_us : kernel.strided_us;
-    const float* table = strided ? row_major : kernel.packed_us;
-    if (kernel.family == KernelFamily::kDot) return ks_.grid().TaskUs(table, whole_, m, n);
-    return ks_.grid().TaskUs(table, sliced_, m, n) * slices_;
+    const float* row_major = problem_.n % kAliasingItems == 0 ? kernel.aliased_us
+                             : problem_.n % kLineItems != 0   ? kernel.unaligned_us
+                                                              : kernel.strided_us;
+    return ks_.grid().TaskUs(strided ? row_major : kernel.packed_us, k_point_, m, n);
   }
   int64_t SliceOf(const MicroKernel& kernel) const {
     return kernel.family == KernelFamily::kDot ? depth_ : slice_;
@@ -94,11 +91,9 @@ class RegionCost {
   ThreadSplit split_{};
   int64_t depth_ = 0;
   int64_t slice_ = 0;
-  float slices_ = 1.0f;
   int64_t batches_ = 1;
-  float stream_us_per_byte_ = 0.0f;
   float fixed_us_ = 0.0f;
-  AxisPoint whole_{}, sliced_{};
+  AxisPoint k_point_{};
 };
 
 }  // namespace moonpoly

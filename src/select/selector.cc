@@ -10,6 +10,8 @@
  */
 #include "select/selector.h"
 
+#include <tvm/ffi/error.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -55,8 +57,14 @@ class Search {
     }
     const bool exhaustive = all_ != nullptr;
     uint64_t promising = usable_outer_ | usable_dot_;
+    if (promising == 0) {
+      TVM_FFI_THROW(ValueError) << "the artifact has no micro-kernel that can read this layout of "
+                                   "B; it needs one of family \"outer\"";
+    }
     const bool large = problem_.m >= kLargeRows && problem_.n >= kLargeCols;
-    if (!exhaustive && large) promising &= ks_.bulk_kernels();
+    if (!exhaustive && large && (promising & ks_.bulk_kernels()) != 0) {
+      promising &= ks_.bulk_kernels();
+    }
     const float alone_us = AddStarts({1, 1, 1}, promising);
     if (!exhaustive) promising = Promising(alone_us);
     const int32_t threads = problem_.threads;

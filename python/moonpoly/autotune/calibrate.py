@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-from moonpoly.autotune.cost_model import fit
+from moonpoly.autotune.cost_model import Samples, fit
 from moonpoly.autotune.costs import save_costs
 from moonpoly.autotune.environment import environment
 from moonpoly.autotune.export import candidates_of, rebuild
+from moonpoly.autotune.launcher import Launcher, pinned
 from moonpoly.autotune.machine import measure_machine
 from moonpoly.autotune.progress import progress
 from moonpoly.autotune.records import load_records
-from moonpoly.autotune.refine import load_kernels
-from moonpoly.autotune.sample import plan_samples, task_us
+from moonpoly.autotune.sample import plan_samples
 from moonpoly.autotune.sources import Sources, current_sources, own_sources
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
-# Enough for the trees to place every cache; 40 kernels take about a minute and a half.
-_SAMPLES = 400
 _SAMPLE_MS = 1.5
-_SEED = 23
 
 
 def calibrate(target: Target, workload: Workload) -> Sources:
     """Measure and fit the task costs of this machine; artifacts are made with them from then on.
 
-    Takes one to two minutes on one core, which should be otherwise idle. The records stay as they
+    Takes one to two minutes on all cores, which should be otherwise idle. The records stay as they
     are; the new cost tables are kept in the user's cache.
 
     Parameters
@@ -50,19 +47,19 @@ def calibrate(target: Target, workload: Workload) -> Sources:
     records_path = current_sources(target, workload).records
     records = load_records(records_path)
     kernels = candidates_of(records, target, workload)
-    models = []
-    with progress() as bar:
+    samples = []
+    with progress() as bar, pinned():
         step = bar.add_task(f"calibrating {target.name} {workload.key}", total=len(kernels) + 1)
         functions = {c.name: rebuild(c, r) for c, r in zip(kernels, records, strict=True)}
-        module = load_kernels(functions, target)
-        outer = [c for c in kernels if c.tile.family == "outer"]
-        machine = measure_machine(target, module, min(outer, key=lambda c: c.tile.um * c.tile.un))
+        launcher = Launcher(functions, target)
+        machine = measure_machine(launcher, kernels)
         bar.advance(step)
         for candidate in kernels:
-            shapes = list(plan_samples(candidate, _SAMPLES, _SEED))
-            costs = [task_us(module, candidate, shape, _SAMPLE_MS) for shape in shapes]
-            models.append(fit(candidate, shapes, costs))
+            shapes = plan_samples(candidate, launcher.own_cache_bytes)
+            costs = launcher.task_costs(candidate, shapes, _SAMPLE_MS)
+            samples.append(Samples(candidate, shapes, costs))
             bar.advance(step)
+        models = fit(samples, launcher.own_cache_bytes)
     output = own_sources(target, workload).costs
     save_costs(output, models, machine, environment(), records_path)
     return Sources(records_path, output)

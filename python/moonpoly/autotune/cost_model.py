@@ -1,8 +1,13 @@
-"""The task-cost model: one XGBoost regression for each micro-kernel, tabulated for the selector.
+"""The task-cost model: one XGBoost regression for each micro-kernel, and one for memory.
 
-A straight line in k (fixed part + part per step) explains most of a task's cost. The trees learn
-the logarithm of what is left: how the cost depends on the cache that the operands lie in, on the
-number of tiles that share a call, and on a row-major B.
+While a share's operands lie in a processing unit's own cache, a straight line in k (fixed part +
+part per step) explains most of a task's cost, and a kernel's own trees learn the logarithm of what
+is left: how the cost depends on the number of tiles that share a call and on a row-major B.
+
+Beyond that cache the cost depends on memory that all units share, and measuring it is noisy: the
+neighbours on the machine use it too. The best of forty noisy predictions is one that noise made too
+low, so a plan must not be chosen by them. What memory does to a task is therefore learned by one
+regression from all kernels' samples together; it knows a kernel by the shape of its tile alone.
 """
 
 from __future__ import annotations
@@ -14,21 +19,25 @@ import numpy as np
 import xgboost
 
 from moonpoly.autotune.candidates import Candidate
-from moonpoly.autotune.sample import ALIASING_ITEMS, TaskShape
+from moonpoly.autotune.sample import ALIASING_ITEMS, ITEM_BYTES, LINE_ITEMS, TaskShape
 from moonpoly.error import TuneError
 
 # The grid that every table is given on. Costs are linear in k between points.
 GRID: dict[str, list[int]] = {
     "k": [1, 8, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384],
-    "m_tiles": [1, 2, 4, 16, 64],
-    "n_tiles": [1, 2, 4, 8, 16, 64, 256],
+    "m_tiles": [1, 2, 4, 16, 64, 512, 4096],
+    "n_tiles": [1, 2, 4, 8, 16, 64, 256, 1024],
 }
 
 # Of the layouts of B that a table is given for, a stride that stands for it.
-_ROW_STRIDE = {"packed": 0, "strided": ALIASING_ITEMS + 16, "aliased": ALIASING_ITEMS}
+_ROW_STRIDE = {
+    "packed": 0,
+    "strided": ALIASING_ITEMS + LINE_ITEMS,
+    "aliased": ALIASING_ITEMS,
+    "unaligned": ALIASING_ITEMS + LINE_ITEMS // 2,
+}
 LAYOUTS = tuple(_ROW_STRIDE)
 
-_ITEM_BYTES = 4
 _ROUNDS = 300
 _PARAMETERS = {
     "objective": "reg:squarederror",
@@ -40,14 +49,35 @@ _PARAMETERS = {
     "nthread": 1,
     "seed": 0,
 }
+# The trees of memory see many samples of each problem.
+_MEMORY_PARAMETERS = {**_PARAMETERS, "min_child_weight": 8}
 _MIN_SAMPLES = 12
 # Tables are committed as text: measurements are not known better than this.
-_DIGITS = 4
+_DIGITS = 3
 
 
 @dataclass(frozen=True)
-class CostModel:
-    """The fitted cost of one micro-kernel's task.
+class Samples:
+    """What was measured of one micro-kernel.
+
+    Parameters
+    ----------
+    candidate
+        The micro-kernel.
+    shapes
+        The shares.
+    costs_us
+        Microseconds of one task in each.
+    """
+
+    candidate: Candidate
+    shapes: Sequence[TaskShape]
+    costs_us: Sequence[float]
+
+
+@dataclass(frozen=True)
+class NearModel:
+    """The cost of one micro-kernel's task in a unit's own cache.
 
     Parameters
     ----------
@@ -65,19 +95,58 @@ class CostModel:
     trees: xgboost.Booster
 
     def task_us(self, shapes: Sequence[TaskShape]) -> np.ndarray:
-        """Return the predicted microseconds of one task in a call of each shape, float64."""
+        """Return the predicted microseconds of one task in a share of each shape, float64."""
         line = self.fixed_us + self.step_us * np.array([shape.k for shape in shapes])
-        residual = self.trees.predict(xgboost.DMatrix(_features(self.candidate, shapes)))
+        residual = self.trees.predict(xgboost.DMatrix(_near_features(self.candidate, shapes)))
         return line * np.exp(residual.astype(np.float64))
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """The fitted cost of one micro-kernel's task.
+
+    Parameters
+    ----------
+    near
+        Its cost in a unit's own cache.
+    memory
+        The regression of the logarithm of the cost of any kernel's task beyond that cache over what
+        ``near`` says of it; None where no sample was taken there.
+    own_cache_bytes
+        Bytes of the cache.
+    """
+
+    near: NearModel
+    memory: xgboost.Booster | None
+    own_cache_bytes: int
+
+    @property
+    def candidate(self) -> Candidate:
+        """The micro-kernel."""
+        return self.near.candidate
+
+    def task_us(self, shapes: Sequence[TaskShape]) -> np.ndarray:
+        """Return the predicted microseconds of one task in a share of each shape, float64."""
+        near = self.near.task_us(shapes)
+        if self.memory is None:
+            return near
+        features = _far_features(self.candidate, shapes)
+        residual = self.memory.predict(xgboost.DMatrix(features)).astype(np.float64)
+        sizes = np.array([shape.num_bytes(self.candidate.tile) for shape in shapes])
+        # From half the cache to the whole of it one regime passes into the other.
+        part = np.clip(np.log2(2 * sizes / self.own_cache_bytes), 0, 1)
+        return near * np.exp(residual * part)
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """The layouts of B that make a difference: dot kernels know one only."""
+        return LAYOUTS[:1] if self.candidate.tile.family == "dot" else LAYOUTS
 
     def table(self, layout: str) -> list[float]:
         """Return the costs on :data:`GRID` in µs, flattened as [k][m_tiles][n_tiles].
 
-        A table never falls with k, whatever the noise of the samples. Dot kernels know one layout
-        only, so all their tables are the same.
+        A table never falls with k, whatever the noise of the samples.
         """
-        if self.candidate.tile.family == "dot":
-            layout = "packed"
         shapes = [
             TaskShape(k, m_tiles, n_tiles, _ROW_STRIDE[layout])
             for k in GRID["k"]
@@ -89,25 +158,57 @@ class CostModel:
         return [float(f"{cost:.{_DIGITS}g}") for cost in rising.ravel()]
 
 
-def fit(candidate: Candidate, shapes: Sequence[TaskShape], costs_us: Sequence[float]) -> CostModel:
-    """Fit the model of one micro-kernel to its sampled task costs.
+def fit(samples: Sequence[Samples], own_cache_bytes: int) -> list[CostModel]:
+    """Fit the models of micro-kernels to their sampled task costs, in order.
+
+    Parameters
+    ----------
+    samples
+        Of each kernel, shares that fit half of a unit's own cache and shares that don't.
+    own_cache_bytes
+        Bytes of that cache.
 
     Raises
     ------
     TuneError
-        If there are too few samples.
+        If a kernel has too few samples.
     """
+    models, features, residuals = [], [], []
+    for each in samples:
+        costs = np.asarray(each.costs_us, dtype=np.float64)
+        sizes = np.array([shape.num_bytes(each.candidate.tile) for shape in each.shapes])
+        is_near = sizes <= own_cache_bytes / 2
+        near = _fit_near(
+            each.candidate,
+            [shape for shape, near in zip(each.shapes, is_near, strict=True) if near],
+            costs[is_near],
+        )
+        models.append(near)
+        far = [shape for shape, near in zip(each.shapes, is_near, strict=True) if not near]
+        if far:
+            features.append(_far_features(each.candidate, far))
+            residuals.append(np.log(costs[~is_near] / near.task_us(far)))
+    memory = None
+    if features:
+        data = xgboost.DMatrix(np.concatenate(features), label=np.concatenate(residuals))
+        memory = xgboost.train(_MEMORY_PARAMETERS, data, num_boost_round=_ROUNDS)
+    return [CostModel(near, memory, own_cache_bytes) for near in models]
+
+
+def _fit_near(
+    candidate: Candidate, shapes: Sequence[TaskShape], costs_us: np.ndarray
+) -> NearModel:
     if len(shapes) < _MIN_SAMPLES:
         raise TuneError(
-            f"{candidate.name} has {len(shapes)} cost samples, expected {_MIN_SAMPLES} or more; "
-            f"sample again"
+            f"{candidate.name} has {len(shapes)} cost samples in cache, expected {_MIN_SAMPLES} "
+            f"or more; sample again"
         )
-    costs = np.asarray(costs_us, dtype=np.float64)
-    fixed_us, step_us = _line(np.array([s.k for s in shapes], dtype=np.float64), costs)
-    residual = np.log(costs / (fixed_us + step_us * np.array([s.k for s in shapes])))
-    data = xgboost.DMatrix(_features(candidate, shapes), label=residual)
+    k = np.array([shape.k for shape in shapes], dtype=np.float64)
+    fixed_us, step_us = _line(k, costs_us)
+    residual = np.log(costs_us / (fixed_us + step_us * k))
+    data = xgboost.DMatrix(_near_features(candidate, shapes), label=residual)
     trees = xgboost.train(_PARAMETERS, data, num_boost_round=_ROUNDS)
-    return CostModel(candidate, fixed_us, step_us, trees)
+    return NearModel(candidate, fixed_us, step_us, trees)
 
 
 def _line(k: np.ndarray, costs: np.ndarray) -> tuple[float, float]:
@@ -118,27 +219,36 @@ def _line(k: np.ndarray, costs: np.ndarray) -> tuple[float, float]:
     return max(float(fixed), 0.1 * floor), max(float(step), 1e-3 * floor / float(k.max()))
 
 
-def _features(candidate: Candidate, shapes: Sequence[TaskShape]) -> np.ndarray:
-    """Return one row for each shape: logarithms of extents and of operands' bytes, and kinds."""
-    um, un = candidate.tile.um, candidate.tile.un
-    k = np.array([s.k for s in shapes], dtype=np.float64)
-    m = np.array([s.m_tiles for s in shapes], dtype=np.float64) * um
-    n = np.array([s.n_tiles for s in shapes], dtype=np.float64) * un
-    layout = np.array([LAYOUTS.index(s.layout) for s in shapes], dtype=np.float64)
-    a_bytes, b_bytes, c_bytes = (size * _ITEM_BYTES for size in (k * m, k * n, m * n))
-    columns = [
-        np.log2(k),
-        np.log2(m),
-        np.log2(n),
-        np.log2(a_bytes),
-        np.log2(b_bytes),
-        np.log2(c_bytes),
-        np.log2(a_bytes + b_bytes + c_bytes),
-        # What must stay in a near cache for A to be found there by the next column of tiles.
-        np.log2(a_bytes + k * un * _ITEM_BYTES),
-        np.log2(m / um * n / un),
-        layout,
-        # What a dot kernel does element by element; no table has it, but it explains samples.
-        k % candidate.lanes if candidate.tile.family == "dot" else np.zeros_like(k),
-    ]
+def _near_features(candidate: Candidate, shapes: Sequence[TaskShape]) -> np.ndarray:
+    k, m, n, layout = _columns(candidate, shapes)
+    tiles = m / candidate.tile.um * n / candidate.tile.un
+    # What a dot kernel does element by element; no table has it, but it explains samples.
+    odd = k % candidate.lanes if candidate.tile.family == "dot" else np.zeros_like(k)
+    return np.stack([*_sizes(candidate, k, m, n), np.log2(tiles), layout, odd], axis=1)
+
+
+def _far_features(candidate: Candidate, shapes: Sequence[TaskShape]) -> np.ndarray:
+    k, m, n, layout = _columns(candidate, shapes)
+    tile = candidate.tile
+    kernel = [float(x) for x in (tile.um, tile.un, tile.um * tile.un, tile.family == "dot")]
+    columns = [*_sizes(candidate, k, m, n), layout, *(np.full_like(k, x) for x in kernel)]
     return np.stack(columns, axis=1)
+
+
+def _columns(
+    candidate: Candidate, shapes: Sequence[TaskShape]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return k, m, n and the index of the layout of each share, float64."""
+    k = np.array([s.k for s in shapes], dtype=np.float64)
+    m = np.array([s.m_tiles for s in shapes], dtype=np.float64) * candidate.tile.um
+    n = np.array([s.n_tiles for s in shapes], dtype=np.float64) * candidate.tile.un
+    return k, m, n, np.array([LAYOUTS.index(s.layout) for s in shapes], dtype=np.float64)
+
+
+def _sizes(candidate: Candidate, k: np.ndarray, m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:
+    """Return the logarithms of the extents and of the bytes of operands."""
+    a_bytes, b_bytes, c_bytes = (size * ITEM_BYTES for size in (k * m, k * n, m * n))
+    # What must stay in a near cache for A to be found there by the next column of tiles.
+    kept = a_bytes + k * candidate.tile.un * ITEM_BYTES
+    sizes = (k, m, n, a_bytes, b_bytes, c_bytes, a_bytes + b_bytes + c_bytes, kept)
+    return [np.log2(size) for size in sizes]

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from moonpoly.autotune.cost_model import GRID, LAYOUTS, CostModel
+from moonpoly.autotune.cost_model import GRID, CostModel
 from moonpoly.autotune.machine import MachineConstants
 from moonpoly.config import atomic_write
 from moonpoly.error import ArtifactError, StorageError
@@ -41,7 +41,7 @@ def save_costs(
         "grid": GRID,
     }
     kernels = {
-        model.candidate.name: {layout: model.table(layout) for layout in LAYOUTS}
+        model.candidate.name: {layout: model.table(layout) for layout in model.layouts}
         for model in models
     }
     lines = [f"{json.dumps(key)}:{_compact(value)}" for key, value in head.items()]

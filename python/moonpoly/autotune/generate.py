@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -84,3 +86,11 @@ def build_module(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Ex
     """Compile a module of scheduled kernels, annotations already lowered."""
     with tvm.transform.PassContext(config=_PASS_CONFIG):
         return tvm.compile(mod, target=target)
+
+
+def load_kernels(functions: Mapping[str, tirx.PrimFunc], target: Target) -> tvm.runtime.Module:
+    """Compile kernels and load them as they are loaded from an artifact."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder) / "kernels.so"
+        build_kernels(functions, target).export_library(str(library))
+        return tvm.runtime.load_module(str(library))

@@ -7,19 +7,16 @@ decides.
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
-import tvm
 from tvm import tirx
 
 from moonpoly.autotune.candidates import Candidate
-from moonpoly.autotune.generate import build_kernels
+from moonpoly.autotune.launcher import Launcher, pinned
 from moonpoly.autotune.measure import STREAM_BYTES
-from moonpoly.autotune.sample import TaskShape, task_us
+from moonpoly.autotune.sample import TaskShape
 from moonpoly.target import Target
 
 _MIN_MS = 4.0
@@ -49,14 +46,6 @@ def contexts(candidate: Candidate) -> dict[str, TaskShape]:
     }
 
 
-def load_kernels(functions: Mapping[str, tirx.PrimFunc], target: Target) -> tvm.runtime.Module:
-    """Compile kernels and load them as they are loaded from an artifact."""
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "kernels.so"
-        build_kernels(functions, target).export_library(str(library))
-        return tvm.runtime.load_module(str(library))
-
-
 def refine(
     candidate: Candidate,
     kernels: Sequence[tirx.PrimFunc],
@@ -64,14 +53,15 @@ def refine(
 ) -> tuple[int, dict[str, float]]:
     """Return which of a candidate's scheduled kernels is best, and its GFLOP/s in each context."""
     names = [replace(candidate, name=f"{candidate.name}_{i}") for i in range(len(kernels))]
-    module = load_kernels({c.name: f for c, f in zip(names, kernels, strict=True)}, target)
+    launcher = Launcher({c.name: f for c, f in zip(names, kernels, strict=True)}, target)
     operations = 2e-3 * candidate.tile.um * candidate.tile.un
-    speeds = [
-        {
-            context: operations * shape.k / task_us(module, one, shape, _MIN_MS)
-            for context, shape in contexts(candidate).items()
-        }
-        for one in names
-    ]
+    with pinned():
+        speeds = [
+            {
+                context: operations * shape.k / launcher.task_us(one, shape, _MIN_MS)
+                for context, shape in contexts(candidate).items()
+            }
+            for one in names
+        ]
     best = int(np.argmax([np.log(list(speed.values())).mean() for speed in speeds]))
     return best, {context: round(gflops, 1) for context, gflops in speeds[best].items()}

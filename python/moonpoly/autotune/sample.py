@@ -1,40 +1,40 @@
-"""Time a compiled micro-kernel on one processing unit, as the selector will use it.
+"""What is sampled of a micro-kernel: shares of a region, from a single tile to more than a cache.
 
-A call covers ``m_tiles`` x ``n_tiles`` tiles through a whole reduction of k steps; what is sampled
-is its time divided by the number of tiles: the latency of one task. Operands are the same from
-call to call, so they lie in whatever cache holds them, as a model's weights do.
+A share is ``m_tiles`` x ``n_tiles`` tiles through a whole reduction of k steps, the part of a region
+that one processing unit gets. Its time divided by the number of tiles is the cost of one task.
 """
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import tvm
-import tvm_ffi
 
 from moonpoly.autotune.candidates import Candidate
-from moonpoly.autotune.measure import huge_array
+from moonpoly.schedules import Tile
 
-_ITEM_BYTES = 4
-_REPEATS = 3
-
-# What a sample may cost: this bounds the time of one call to a few milliseconds.
-_MAX_OPERATIONS = 6e8
-_MAX_BYTES = 96 << 20
-_MAX_K, _MAX_M_TILES, _MAX_N_TILES = 20000, 96, 320
-
+ITEM_BYTES = 4
 # Rows that are a multiple of this many elements apart share one set of the first cache: a tile's
 # rows of B then evict each other, and so would rows of A. Measured two to three times slower.
 ALIASING_ITEMS = 1024
+LINE_ITEMS = 16
+
+# Enough for the trees to place every cache; forty kernels take about a minute and a half.
+NEAR_SAMPLES, FAR_SAMPLES = 240, 160
+_SEED = 23
+
+# What a sample may cost: this bounds the time of a share to a few milliseconds.
+_MAX_OPERATIONS = 4e8
+# Of one operand of one processing unit; all of them together are more than a last cache.
+MAX_BYTES = 32 << 20
+_MAX_M, _MAX_N, _MAX_K = 60_000, 40_000, 30_000
+_MAX_TILES = 500
 
 # Rows of a row-major B are rows of whole tensors: these widths are common in models.
-_COMMON_WIDTHS = (512, 768, 1000, 1280, 1536, 2560, 4000, 4608, 7680)
+_COMMON_WIDTHS = (512, 768, 1280, 1536, 2560, 4608, 7680)
 _ALIASED_WIDTHS = tuple(ALIASING_ITEMS * factor for factor in (1, 2, 3, 4, 8))
-_LINE_ITEMS = 16
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class TaskShape:
     k
         Steps of the reduction.
     m_tiles, n_tiles
-        Tiles that one call covers.
+        Tiles of the share.
     row_stride
         Elements from one row of B to the next where B is row-major; 0 where it is packed (or
         contiguous along k, for dot kernels).
@@ -59,91 +59,94 @@ class TaskShape:
 
     @property
     def layout(self) -> str:
-        """How B lies: ``"packed"``, ``"strided"``, or ``"aliased"`` in one cache set."""
+        """How B lies.
+
+        ``"packed"``; row-major and ``"aliased"`` in one cache set, ``"unaligned"`` to cache lines,
+        or neither: ``"strided"``.
+        """
         if not self.row_stride:
             return "packed"
+        if self.row_stride % LINE_ITEMS:
+            return "unaligned"
         return "strided" if self.row_stride % ALIASING_ITEMS else "aliased"
 
+    def num_bytes(self, tile: Tile) -> int:
+        """Return the bytes of the share's parts of A, B and C."""
+        m, n = self.m_tiles * tile.um, self.n_tiles * tile.un
+        return (m * self.k + self.k * n + m * n) * ITEM_BYTES
 
-def plan_samples(candidate: Candidate, count: int, seed: int) -> Iterator[TaskShape]:
-    """Yield ``count`` shapes to sample, spread evenly in the logarithm of each axis.
 
-    Half of outer kernels' samples have a row-major B, less than half of these an aliased one.
+def plan_samples(candidate: Candidate, own_cache_bytes: int) -> list[TaskShape]:
+    """Return the shares that a kernel's model is fitted to, near and far."""
+    near = near_samples(candidate, NEAR_SAMPLES, own_cache_bytes, _SEED)
+    return [*near, *far_samples(candidate, FAR_SAMPLES, own_cache_bytes, _SEED)]
+
+
+def near_samples(
+    candidate: Candidate, count: int, own_cache_bytes: int, seed: int
+) -> Iterator[TaskShape]:
+    """Yield ``count`` shares that fit half of a unit's own cache, even in the logarithm of each axis.
+
+    Half of outer kernels' samples have a row-major B, in each layout as often.
     """
     rng = np.random.default_rng(seed)
-    tile = candidate.tile
     left = count
     while left:
         k = _log_uniform(rng, 1, _MAX_K)
-        # Calls of a single row or column of tiles are the commonest, and the corner of the model.
-        m_tiles = 1 if rng.random() < 0.35 else _log_uniform(rng, 1, _MAX_M_TILES)
-        n_tiles = 1 if rng.random() < 0.15 else _log_uniform(rng, 1, _MAX_N_TILES)
-        m, n = m_tiles * tile.um, n_tiles * tile.un
-        row_stride = 0
-        if tile.family == "outer" and rng.random() < 0.5:
-            row_stride = _row_stride(rng, n)
-        shape = TaskShape(k, m_tiles, n_tiles, row_stride)
-        b_bytes = k * (row_stride or n) * _ITEM_BYTES
-        if 2 * m * n * k <= _MAX_OPERATIONS and b_bytes + m * k * _ITEM_BYTES <= _MAX_BYTES:
+        # Shares of a single row or column of tiles are common, and the corner of the model.
+        m_tiles = 1 if rng.random() < 0.35 else _log_uniform(rng, 1, _MAX_TILES)
+        n_tiles = 1 if rng.random() < 0.15 else _log_uniform(rng, 1, _MAX_TILES)
+        shape = TaskShape(k, m_tiles, n_tiles, _row_stride(rng, candidate, n_tiles))
+        if shape.num_bytes(candidate.tile) <= own_cache_bytes / 2:
             left -= 1
             yield shape
 
 
-def task_us(
-    module: tvm.runtime.Module, candidate: Candidate, shape: TaskShape, min_ms: float
-) -> float:
-    """Return the median microseconds of one task of ``candidate`` in a call of ``shape``.
+def far_samples(
+    candidate: Candidate, count: int, own_cache_bytes: int, seed: int
+) -> Iterator[TaskShape]:
+    """Yield about ``count`` shares that leave a unit's own cache.
 
-    ``module`` exports the kernel under its name; about ``min_ms`` are spent measuring.
+    They are the same problems for all kernels, in tiles of each: what memory does to one of them is
+    then told apart from what a kernel does. Where a kernel's tiles make one too small or too large,
+    it is left out.
     """
-    arguments = _operands(candidate, shape)
-    module[candidate.name](*arguments)
-    # TVM's evaluator repeats the call in C++: a call from Python costs as much as a small task.
-    probe = module.time_evaluator(candidate.name, tvm.cpu(), number=1, repeat=2)
-    once_ms = min(probe(*arguments).results) * 1e3
-    number = max(1, math.ceil(min_ms / _REPEATS / max(once_ms, 1e-5)))
-    timer = module.time_evaluator(candidate.name, tvm.cpu(), number=number, repeat=_REPEATS)
-    seconds = float(np.median(timer(*arguments).results))
-    return seconds * 1e6 / (shape.m_tiles * shape.n_tiles)
+    rng = np.random.default_rng(seed)
+    tile = candidate.tile
+    least = own_cache_bytes / 2
+    for _ in range(count):
+        while True:
+            m, n, k = (_log_uniform(rng, 1, most) for most in (_MAX_M, _MAX_N, _MAX_K))
+            largest = max(m * k, k * n, m * n) * ITEM_BYTES
+            small = (m * k + k * n + m * n) * ITEM_BYTES <= least
+            if not small and 2 * m * n * k <= _MAX_OPERATIONS and largest <= MAX_BYTES // 2:
+                break
+        m_tiles, n_tiles = -(-m // tile.um), -(-n // tile.un)
+        # Drawn for every kernel, so that the next problem is the same for all.
+        draw = np.random.default_rng(rng.integers(1 << 31))
+        shape = TaskShape(k, m_tiles, n_tiles, _row_stride(draw, candidate, n_tiles))
+        rows, columns = m_tiles * tile.um, n_tiles * tile.un
+        width = max(columns, shape.row_stride)
+        largest = max(rows * k, k * width, rows * columns) * ITEM_BYTES
+        operations = 2 * rows * columns * k
+        if operations <= 4 * _MAX_OPERATIONS and largest <= MAX_BYTES:
+            yield shape
 
 
-def _operands(candidate: Candidate, shape: TaskShape) -> tuple[tvm_ffi.Tensor, ...]:
-    """Return A, B, C and accumulate = 0."""
-    tile, lanes, k = candidate.tile, candidate.lanes, shape.k
-    m, n = shape.m_tiles * tile.um, shape.n_tiles * tile.un
-    # Rows of A that share a cache set slow down every kernel alike and would put bumps in the
-    # model at single values of k.
-    a_stride = k + _LINE_ITEMS if k % ALIASING_ITEMS == 0 else k
-    a = _view(_memory("a"), (m, k), (a_stride, 1))
-    c = _view(_memory("c"), (m, n), (n, 1))
-    if tile.family == "dot":
-        b = _view(_memory("b"), (n, k), (k, 1))
-    elif shape.row_stride:
-        b = _view(_memory("b"), (n // lanes, k, lanes), (lanes, shape.row_stride, 1))
-    else:
-        b = _view(_memory("b"), (n // lanes, k, lanes), (k * lanes, lanes, 1))
-    return a, b, c, 0
-
-
-@functools.cache
-def _memory(_operand: str) -> np.ndarray:
-    return huge_array(_MAX_BYTES // _ITEM_BYTES + 2 * _MAX_K)
-
-
-def _view(memory: np.ndarray, shape: tuple[int, ...], strides: tuple[int, ...]) -> tvm_ffi.Tensor:
-    steps = tuple(stride * _ITEM_BYTES for stride in strides)
-    return tvm_ffi.from_dlpack(np.lib.stride_tricks.as_strided(memory, shape, steps))
-
-
-def _row_stride(rng: np.random.Generator, n: int) -> int:
-    """Return a row stride that holds ``n`` columns: aliased, common, or just wide enough."""
+def _row_stride(rng: np.random.Generator, candidate: Candidate, n_tiles: int) -> int:
+    """Return 0 for a packed B, or a row stride that holds ``n_tiles`` tiles of columns."""
+    kind = rng.random()
+    if candidate.tile.family == "dot" or kind < 0.5:
+        return 0
+    n = n_tiles * candidate.tile.un
     aliased = [width for width in _ALIASED_WIDTHS if width >= n]
-    if aliased and rng.random() < 0.4:
+    if aliased and kind < 0.65:
         return int(rng.choice(aliased))
     common = [width for width in _COMMON_WIDTHS if width >= n]
-    if common and rng.random() < 0.5:
-        return int(rng.choice(common[:4]))
-    return n if n % ALIASING_ITEMS else n + _LINE_ITEMS
+    aligned = int(rng.choice(common[:4])) if common and rng.random() < 0.4 else n
+    if kind < 0.83:
+        return aligned if aligned % ALIASING_ITEMS else aligned + LINE_ITEMS
+    return aligned + int(rng.integers(1, LINE_ITEMS))
 
 
 def _log_uniform(rng: np.random.Generator, low: int, high: int) -> int:

@@ -10,18 +10,19 @@ from rich.console import Console
 from rich.table import Table
 
 from moonpoly.autotune.candidates import Candidate, candidates, space_of
-from moonpoly.autotune.cost_model import CostModel, fit
+from moonpoly.autotune.cost_model import CostModel, Samples, fit
 from moonpoly.autotune.costs import save_costs
 from moonpoly.autotune.environment import environment
 from moonpoly.autotune.generate import scheduled_kernel
 from moonpoly.autotune.interrupt import between_steps
+from moonpoly.autotune.launcher import Launcher, own_cache_bytes, pinned
 from moonpoly.autotune.machine import MachineConstants, measure_machine
 from moonpoly.autotune.measure import TrialWorker
 from moonpoly.autotune.progress import progress
 from moonpoly.autotune.rank import Ranking, rank, synthetic_shapes
 from moonpoly.autotune.records import TuningRecord, save_records
-from moonpoly.autotune.refine import load_kernels, refine
-from moonpoly.autotune.sample import TaskShape, plan_samples, task_us
+from moonpoly.autotune.refine import refine
+from moonpoly.autotune.sample import TaskShape, plan_samples
 from moonpoly.autotune.search import (
     best_trials,
     open_database,
@@ -39,9 +40,7 @@ from moonpoly.workload import Workload
 TRIALS = 40
 MAX_KERNELS = 40
 _REFINED = 5
-_SAMPLES = 400
 _SAMPLE_MS = 2.0
-_SEED = 11
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def sample(chosen: Sequence[Candidate], target: Target, work: Workspace) -> None
             if work.samples(candidate) is None:
                 record = work.winner(candidate)
                 assert record is not None, "choose() comes before sample()"
-                shapes, costs = sample_costs(candidate, record, target, _SAMPLES)
+                shapes, costs = sample_costs(candidate, record, target)
                 work.save_samples(candidate, shapes, costs)
 
 
@@ -178,12 +177,13 @@ def finish(
 
 
 def sample_costs(
-    candidate: Candidate, record: TuningRecord, target: Target, count: int
+    candidate: Candidate, record: TuningRecord, target: Target
 ) -> tuple[list[TaskShape], list[float]]:
-    """Return ``count`` sampled shapes of a kernel and their task costs in µs."""
-    module = load_kernels({candidate.name: scheduled_kernel(candidate, record.trace)}, target)
-    shapes = list(plan_samples(candidate, count, _SEED))
-    return shapes, [task_us(module, candidate, shape, _SAMPLE_MS) for shape in shapes]
+    """Return the sampled shapes of a kernel and their task costs in µs."""
+    launcher = Launcher({candidate.name: scheduled_kernel(candidate, record.trace)}, target)
+    shapes = plan_samples(candidate, launcher.own_cache_bytes)
+    with pinned():
+        return shapes, launcher.task_costs(candidate, shapes, _SAMPLE_MS)
 
 
 def _best(candidate: Candidate, target: Target, work: Workspace) -> TuningRecord:
@@ -205,23 +205,21 @@ def _best(candidate: Candidate, target: Target, work: Workspace) -> TuningRecord
 
 
 def _fit_all(chosen: Iterable[Candidate], work: Workspace) -> list[CostModel]:
-    models = []
-    with progress() as bar:
-        for candidate in bar.track(list(chosen), description="fitting cost models"):
-            samples = work.samples(candidate)
-            assert samples is not None, "sample() comes before finish()"
-            models.append(fit(candidate, *samples))
-    return models
+    sampled = []
+    for candidate in chosen:
+        shapes_and_costs = work.samples(candidate)
+        assert shapes_and_costs is not None, "sample() comes before finish()"
+        sampled.append(Samples(candidate, *shapes_and_costs))
+    return fit(sampled, own_cache_bytes())
 
 
 def _measure_machine(
     chosen: Sequence[Candidate], records: Sequence[TuningRecord | None], target: Target
 ) -> MachineConstants:
     pairs = [(c, r) for c, r in zip(chosen, records, strict=True) if r is not None]
-    outer = [pair for pair in pairs if pair[0].tile.family == "outer"]
-    candidate, record = min(outer or pairs, key=lambda pair: pair[0].tile.um * pair[0].tile.un)
-    module = load_kernels({candidate.name: scheduled_kernel(candidate, record.trace)}, target)
-    return measure_machine(target, module, candidate)
+    functions = {c.name: scheduled_kernel(c, record.trace) for c, record in pairs}
+    with pinned():
+        return measure_machine(Launcher(functions, target), [c for c, _ in pairs])
 
 
 def _print_summary(kept: Sequence[TuningRecord], ranking: Ranking) -> None:

@@ -86,8 +86,8 @@ std::string Manifest() {
   out << R"({"schema": 1, "op": "gemm", "dtype": "float32", "panel": 16,
     "target": {"name": "reference", "num_pes": 2},
     "grid": {"k": [1, 1024], "m_tiles": [1], "n_tiles": [1]},
-    "machine": {"launch_us": 0.5, "call_us": 0.03, "pack_us_per_kb": 0.02, "copy_us_per_kb": 0.02,
-                "contention": 1.2}, "kernels": [)";
+    "machine": {"launch_us": 0.5, "call_us": 0.03, "pack_us_per_kb": 0.02, "copy_us_per_kb": 0.02},
+    "kernels": [)";
   const char* separator = "";
   for (const Tile& tile : kTiles) {
     const double us = 1e-4 * static_cast<double>(tile.um * tile.un) + 2e-3;
