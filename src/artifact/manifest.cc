@@ -106,8 +106,8 @@ Manifest Manifest::FromJson(const JsonReader& json) {
     }
   }
   if (out.kernels.empty() || out.kernels.size() > kMaxKernels) {
-    TVM_FFI_THROW(ValueError) << json.where() << " must hold 1.." << kMaxKernels
-                              << " kernels, got " << out.kernels.size();
+    TVM_FFI_THROW(ValueError) << json.where() << " must hold 1.." << kMaxKernels << " kernels, got "
+                              << out.kernels.size();
   }
   return out;
 }

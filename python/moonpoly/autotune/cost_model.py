@@ -195,9 +195,7 @@ def fit(samples: Sequence[Samples], own_cache_bytes: int) -> list[CostModel]:
     return [CostModel(near, memory, own_cache_bytes) for near in models]
 
 
-def _fit_near(
-    candidate: Candidate, shapes: Sequence[TaskShape], costs_us: np.ndarray
-) -> NearModel:
+def _fit_near(candidate: Candidate, shapes: Sequence[TaskShape], costs_us: np.ndarray) -> NearModel:
     if len(shapes) < _MIN_SAMPLES:
         raise TuneError(
             f"{candidate.name} has {len(shapes)} cost samples in cache, expected {_MIN_SAMPLES} "

@@ -97,9 +97,7 @@ class Launcher:
         )
         return max(together - alone, 0.0)
 
-    def _share_us(
-        self, candidate: Candidate, shape: TaskShape, units: int, min_ms: float
-    ) -> float:
+    def _share_us(self, candidate: Candidate, shape: TaskShape, units: int, min_ms: float) -> float:
         m, n = shape.m_tiles * candidate.tile.um, shape.n_tiles * candidate.tile.un
         b_mode = _b_mode(candidate, shape)
         kernels = self._kernel_set(candidate)
@@ -187,7 +185,7 @@ def _operands(
 def _view(
     operand: str, units: int, shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> tvm_ffi.Tensor:
-    """Return a tensor (units, *shape) in the operand's memory; each unit's part on its own lines."""
+    """Return a tensor (units, *shape) of the operand's memory; no line has parts of two units."""
     size = 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
     apart = -(-size // LINE_ITEMS) * LINE_ITEMS
     steps = tuple(stride * ITEM_BYTES for stride in (apart, *strides))

@@ -1,7 +1,7 @@
 """What is sampled of a micro-kernel: shares of a region, from a single tile to more than a cache.
 
-A share is ``m_tiles`` x ``n_tiles`` tiles through a whole reduction of k steps, the part of a region
-that one processing unit gets. Its time divided by the number of tiles is the cost of one task.
+A share is ``m_tiles`` x ``n_tiles`` tiles through a whole reduction of k steps, the part of a
+region that one processing unit gets. Its time divided by the number of tiles is the cost of a task.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def plan_samples(candidate: Candidate, own_cache_bytes: int) -> list[TaskShape]:
 def near_samples(
     candidate: Candidate, count: int, own_cache_bytes: int, seed: int
 ) -> Iterator[TaskShape]:
-    """Yield ``count`` shares that fit half of a unit's own cache, even in the logarithm of each axis.
+    """Yield ``count`` shares that fit half of a unit's own cache, even in each axis' logarithm.
 
     Half of outer kernels' samples have a row-major B, in each layout as often.
     """
