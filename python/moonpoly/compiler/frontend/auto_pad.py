@@ -59,6 +59,33 @@ def resolve_auto_pad(ctx: Context) -> None:
     ctx.replace_attributes(auto_pad=None, pads=[0] * (2 * rank), kernel_shape=list(kernel))
 
 
+def resolve_pool(ctx: Context) -> None:
+    """Replace a pool's ``auto_pad`` and ``ceil_mode`` by ``pads``.
+
+    A window that begins within the image and ends beyond it counts in ``ceil_mode``. Further
+    padding at the end makes room for it, and the number of windows is a plain quotient.
+    """
+    resolve_auto_pad(ctx)
+    kernel = ctx.attrs.get("kernel_shape")
+    shape = ctx.shape(0)
+    if not ctx.attrs.get("ceil_mode", 0) or kernel is None or shape is None:
+        return
+    if ctx.op != "MaxPool" and ctx.attrs.get("count_include_pad", 0):
+        return
+    if not any(map(is_symbolic, shape[2:])):
+        return
+    rank = len(kernel)
+    pads = ctx.attrs.get("pads", [0] * (2 * rank))
+    strides = ctx.attrs.get("strides", [1] * rank)
+    dilations = ctx.attrs.get("dilations", [1] * rank)
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+    after = pads[rank:]
+    # Otherwise a window could begin in the padding, and that one doesn't count.
+    if all(pad <= span - step for pad, span, step in zip(after, spans, strides, strict=True)):
+        after = [pad + step - 1 for pad, step in zip(after, strides, strict=True)]
+        ctx.replace_attributes(ceil_mode=None, pads=[*pads[:rank], *after])
+
+
 def _windows(ctx: Context, dim: Integer, stride: int) -> Integer:
     """Return how many windows begin within a dimension."""
     if not is_symbolic(dim):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tvm import relax
 
-from moonpoly.compiler.frontend.auto_pad import resolve_auto_pad
+from moonpoly.compiler.frontend.auto_pad import resolve_auto_pad, resolve_pool
 from moonpoly.compiler.frontend.unify import broadcast_dim, broadcast_operands, broadcast_to, retype
 
 if TYPE_CHECKING:
@@ -99,11 +99,11 @@ def _fit_concat(ctx: Context) -> None:
 
 
 _FITTERS: dict[str, Callable[[Context], None]] = {
-    "AveragePool": resolve_auto_pad,
+    "AveragePool": resolve_pool,
     "Concat": _fit_concat,
     "Conv": resolve_auto_pad,
     "Gemm": _fit_gemm,
     "LpPool": resolve_auto_pad,
     "MatMul": _fit_matmul,
-    "MaxPool": resolve_auto_pad,
+    "MaxPool": resolve_pool,
 }

@@ -9,6 +9,7 @@ from tvm import relax, te, tirx
 
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.symbolic.factors import cancel
 from moonpoly.compiler.frontend.symbolic.scalar import as_expr
 from moonpoly.compiler.frontend.unify import broadcast_shapes, broadcast_to
 from moonpoly.compiler.frontend.values import Integer, is_symbolic
@@ -58,7 +59,7 @@ def _flatten(ctx: Context) -> relax.Expr | None:
     axis = ctx.attrs.get("axis", 1)
     # An axis of the rank itself is legal: all dimensions lie before it.
     axis = axis + len(shape) if axis < 0 else axis
-    sizes = [_product(ctx, shape[:axis]), _product(ctx, shape[axis:])]
+    sizes = [ctx.symbols.product(shape[:axis]), ctx.symbols.product(shape[axis:])]
     return reshape(ctx, ctx.input(0), sizes)
 
 
@@ -142,7 +143,9 @@ def _reshaped(
     open_axes = [axis for axis, size in enumerate(sizes) if _is(size, -1)]
     if len(open_axes) > 1:
         ctx.unsupported(f"shape {sizes} leaves more than one dimension open")
-    have, want = _cancel(ctx, shape, [size for size in sizes if not _is(size, -1)])
+    have, want = map(
+        ctx.symbols.product, cancel(shape, [size for size in sizes if not _is(size, -1)])
+    )
     if open_axes:
         if _is(want, 0):
             # Nothing says how long the open dimension is, if all the others hold nothing.
@@ -153,38 +156,6 @@ def _reshaped(
         want = ctx.symbols.multiply(rest, want)
     ctx.require_equal(have, want)
     return sizes
-
-
-def _cancel(
-    ctx: Context, left: tuple[Integer, ...], right: list[Integer]
-) -> tuple[Integer, Integer]:
-    """Return two products without the factors that they share."""
-    remaining = [factor for dim in left for factor in _factors(dim)]
-    rest: list[Integer] = []
-    for factor in (factor for dim in right for factor in _factors(dim)):
-        shared = [
-            index
-            for index, own in enumerate(remaining)
-            if is_symbolic(own) and is_symbolic(factor) and ctx.symbols.equal(own, factor)
-        ]
-        if shared:
-            del remaining[shared[0]]
-        else:
-            rest.append(factor)
-    return _product(ctx, remaining), _product(ctx, rest)
-
-
-def _factors(dim: Integer) -> list[Integer]:
-    if isinstance(dim, tirx.Mul):
-        return [*_factors(dim.a), *_factors(dim.b)]
-    return [int(dim.value) if isinstance(dim, tirx.IntImm) else dim]
-
-
-def _product(ctx: Context, dims: tuple[Integer, ...] | list[Integer]) -> Integer:
-    product: Integer = 1
-    for dim in dims:
-        product = ctx.symbols.multiply(product, dim)
-    return product
 
 
 def _is(dim: Integer, number: int) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -13,6 +14,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from moonpoly.compiler.frontend.symbolic.factors import cancel
 from moonpoly.compiler.frontend.values import is_symbolic
 
 # Beyond these a ratio's exact arithmetic and float32's could part.
@@ -47,6 +49,8 @@ class Symbols:
         self.positive: list[tirx.Var] = []
         self._cautious = tvm.sym.Analyzer()
         self._bold = tvm.sym.Analyzer()
+        # Proofs take most of an import's time, and the same are asked for again and again.
+        self._proven: dict[int, list[tuple[tvm.ir.Expr, bool]]] = {}
 
     def declare(self, var: tirx.Var, most: int | None = None, *, is_input: bool = False) -> None:
         """Say that ``var`` is a dimension, of at most ``most``, and whether of an input."""
@@ -68,6 +72,15 @@ class Symbols:
         """Return whether a condition holds at all sizes."""
         if not is_symbolic(condition):
             return bool(condition)
+        known = self._proven.setdefault(tvm_ffi.structural_hash(condition), [])
+        for asked, answer in known:
+            if tvm_ffi.structural_equal(asked, condition):
+                return answer
+        answer = self._prove(condition)
+        known.append((condition, answer))
+        return answer
+
+    def _prove(self, condition: tvm.ir.Expr) -> bool:
         if self._cautious.can_prove(condition):
             return True
         if self._bold.can_prove(condition):
@@ -82,7 +95,15 @@ class Symbols:
         left, right = as_expr(left), as_expr(right)
         if left.same_as(right):
             return True
+        if isinstance(left, tirx.Mul | tirx.Add) and isinstance(right, tirx.Mul | tirx.Add):
+            own, other = cancel([left], [right])
+            if own == [1] and other == [1]:
+                return True
         return self.proves(tirx.EQ(left, right))
+
+    def product(self, factors: Iterable[Any]) -> Any:
+        """Return the product of integers."""
+        return functools.reduce(self.multiply, factors, 1)
 
     def _believe(self, item: tvm.ir.Expr) -> None:
         for var in tirx.analysis.undefined_vars(item):
@@ -133,6 +154,10 @@ class Symbols:
         if not is_symbolic(left) and not is_symbolic(right):
             quotient = abs(left) // abs(right)
             return quotient if (left < 0) == (right < 0) else -quotient
+        own, other = cancel([left], [right])
+        if len(other) == 1 and other[0] == 1:
+            return self.product(own)
+        left, right = self.product(own), self.product(other)
         nonnegative = self.proves(as_expr(left) >= 0) and self.proves(as_expr(right) >= 0)
         return self._apply(tirx.floordiv if nonnegative else tirx.truncdiv, left, right)
 
