@@ -83,7 +83,7 @@ def name_dims(proto: onnx.ModelProto) -> NamedInputs:
         dim.dim_param
         for value in inputs
         for dim in value.type.tensor_type.shape.dim
-        if dim.dim_param and not _OPERATOR.search(dim.dim_param)
+        if _names(dim.dim_param) and not _OPERATOR.search(dim.dim_param)
     }
     symbols = _Symbols()
     # Plain names take their symbols first, so that expressions and unnamed ones give way.
@@ -156,12 +156,17 @@ def _name_input(value: onnx.ValueInfoProto, plain: set[str], symbols: _Symbols) 
             )
             shape.append(text)
             continue
-        name = dim.dim_param or _unnamed(value.name, axis, plain)
+        name = dim.dim_param if _names(dim.dim_param) else _unnamed(value.name, axis, plain)
         dim.ClearField("dim_value")
         dim.dim_param = symbols.of(name)
         shape.append(name)
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type).name
     return TensorSpec(name=value.name, dtype=dtype, shape=tuple(shape))
+
+
+def _names(text: str) -> bool:
+    """Return whether a dimension's text is a name: "?" and the like stand for none."""
+    return any(character.isalnum() for character in text)
 
 
 def _unnamed(tensor: str, axis: int, taken: set[str]) -> str:
