@@ -126,12 +126,18 @@ class BlockBuilder:
     def loop(
         self, start: Expr, stop: Expr, hint: str = "i", kind: ForKind = ForKind.SERIAL
     ) -> Iterator[Expr]:
-        """Open a loop over ``start <= i < stop``."""
+        """Open a loop over ``start <= i < stop``.
+
+        The loop counts from zero unless ``start`` is a number: where it is read from memory, TVM's
+        flattening of buffers would put a stale copy of it into indices.
+        """
         var = self.fresh(hint)
+        counts_from_start = isinstance(start, tirx.IntImm)
         with self.scope() as body:
-            yield var
+            yield var if counts_from_start else start + var
         if body:
-            self.add(tirx.For(var, start, stop - start, kind, tirx.stmt_seq(*body)))
+            first = start if counts_from_start else int64(0)
+            self.add(tirx.For(var, first, stop - start, kind, tirx.stmt_seq(*body)))
 
     @contextmanager
     def branch(self, condition: Expr) -> Iterator[None]:
