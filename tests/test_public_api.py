@@ -20,6 +20,7 @@ PUBLIC = {
     "__version__",
     "compile",
     "load",
+    "matmul",
     "plan",
 }
 
@@ -39,6 +40,7 @@ def test_every_public_name_is_documented(name):
     [
         ("compile", ["model", "target", "dim_hints"]),
         ("load", ["path"]),
+        ("matmul", ["a", "b", "out", "target", "overlap"]),
         ("plan", ["m", "n", "k", "b", "dtype", "target", "threads"]),
     ],
 )

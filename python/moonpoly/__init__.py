@@ -17,6 +17,7 @@ from moonpoly.workload import Workload
 if TYPE_CHECKING:
     from moonpoly.compiler import compile
     from moonpoly.planning.plans import plan
+    from moonpoly.planning.product import matmul
     from moonpoly.runtime import Executable, load
 
 __version__ = package_version()
@@ -29,6 +30,7 @@ __all__ = [
     "__version__",
     "compile",
     "load",
+    "matmul",
     "plan",
 ]
 
@@ -36,6 +38,7 @@ _LAZY = {
     "Executable": "moonpoly.runtime",
     "compile": "moonpoly.compiler",
     "load": "moonpoly.runtime",
+    "matmul": "moonpoly.planning",
     "plan": "moonpoly.planning",
 }
 

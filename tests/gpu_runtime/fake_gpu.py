@@ -69,6 +69,7 @@ class OnGpu:
 
     def __init__(self, array: np.ndarray, device: int = 0, kind: int = CUDA) -> None:
         self.array = array
+        self.dtype = array.dtype
         shape = (ctypes.c_int64 * array.ndim)(*array.shape)
         strides = (ctypes.c_int64 * array.ndim)(*(s // array.itemsize for s in array.strides))
         codes = {"f": 2, "i": 0, "u": 1}

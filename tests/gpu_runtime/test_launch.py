@@ -222,3 +222,17 @@ def test_a_set_without_code_plans_but_does_not_run(fake_driver, rng):
     del images[next(iter(images))]
     with pytest.raises(ValueError, match="the artifact lacks"):
         _ffi_api.GpuKernelSet(manifest, images)
+
+
+def test_matmul_takes_tensors_and_names_what_does_not_fit(kernels, rng, monkeypatch):
+    import moonpoly
+    from moonpoly.error import InputError
+    from moonpoly.planning import product
+
+    monkeypatch.setattr(product, "_kernels", lambda target, dtype: kernels)
+    a, b, c, _ = operands(rng, 40, 24, 32)
+    out = OnGpu(c)
+    moonpoly.matmul(OnGpu(a), OnGpu(b), out)
+    close_to(c, a, b)
+    with pytest.raises(InputError, match="expected A"):
+        moonpoly.matmul(OnGpu(b), OnGpu(a), out)

@@ -2,5 +2,6 @@
 
 from moonpoly.planning.picture import draw_plan
 from moonpoly.planning.plans import BMode, Plan, Region, gpu_kernel_set, plan
+from moonpoly.planning.product import matmul
 
-__all__ = ["BMode", "Plan", "Region", "draw_plan", "gpu_kernel_set", "plan"]
+__all__ = ["BMode", "Plan", "Region", "draw_plan", "gpu_kernel_set", "matmul", "plan"]
