@@ -38,7 +38,7 @@ class Protocol:
 
     sample_us: float = 250.0
     rounds: int = 7
-    lt_choices: int = 16
+    lt_choices: int = 12
     lt_finalists: int = 3
 
 
@@ -111,7 +111,7 @@ class Contest:
         }
         errors = self._check(problem, sets[0], plans)
         guess_us = self._guess_us(sets)
-        calls = max(3, min(40, round(self.protocol.sample_us / guess_us)))
+        calls = max(3, min(30, round(self.protocol.sample_us / guess_us)))
         captures = self._captures(problem, plans)
         warm, chosen = self._warm(captures, sets, calls, guess_us)
         cold_us = {}

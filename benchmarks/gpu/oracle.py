@@ -24,7 +24,7 @@ _EXTENTS = ((1, 16_384), (8, 16_384), (16, 16_384))  # of m, n, k
 # Plans that are predicted so many times slower than the chosen one are not run.
 _HOPELESS_RATIO = 3.0
 _FINALISTS = 8
-_FIRST_LOOK = Protocol(sample_us=150.0, rounds=2)
+_FIRST_ROUNDS = 3
 _FINAL = Protocol(sample_us=250.0, rounds=7)
 ABLATIONS = {"waves_only": "waves", "task_cost_only": "task"}
 
@@ -62,13 +62,8 @@ class Oracle:
         }
         plans = self._plans(problem, chosen.values())
         guess_us = max(1.0, min(predicted_us(plan) for plan in plans))
-        calls = max(3, min(40, round(_FINAL.sample_us / guess_us)))
-        for plan in plans:
-            self._ours.run(plan, sets[0])
-        looks: dict[str, float] = {}
-        # In small parts: the first is soon known to be far too slow to be run often.
-        for plan in plans:
-            looks |= self._time([plan], sets, calls, guess_us, _FIRST_LOOK)
+        calls = max(3, min(20, round(_FINAL.sample_us / guess_us)))
+        looks = self._first_look(plans, sets[0], calls)
         finalists = dict.fromkeys(sorted(plans, key=looks.__getitem__)[:_FINALISTS])
         finalists |= dict.fromkeys(chosen.values())
         final = self._time(list(finalists), sets, calls, guess_us, _FINAL)
@@ -90,6 +85,21 @@ class Oracle:
                 for plan, us in looks.items()
             ],
         }
+
+    def _first_look(self, plans: list[str], operands: OperandSet, calls: int) -> dict[str, float]:
+        """Median µs of every plan, launched without a graph: making one takes longer."""
+        import numpy as np
+        import tvm_ffi
+
+        from moonpoly import _ffi_api
+
+        tensors = tuple(map(tvm_ffi.from_dlpack, (operands.a, operands.b.t(), operands.c)))
+        us = np.from_dlpack(
+            _ffi_api.gpu_time_plans(
+                self._kernels, plans, tensors, calls, _FIRST_ROUNDS, self._stage.stream
+            )
+        ).reshape(_FIRST_ROUNDS, len(plans))
+        return dict(zip(plans, np.median(us, axis=0).tolist(), strict=True))
 
     def _plans(self, problem: Problem, chosen: Any) -> list[str]:
         from moonpoly import _ffi_api

@@ -91,6 +91,7 @@ version = _bind("version")
 _gpu_plan = _bind("gpu_plan")
 _gpu_enumerate_plans = _bind("gpu_enumerate_plans")
 _gpu_time = _bind("gpu_time")
+_gpu_time_plans = _bind("gpu_time_plans")
 _gpu_bench_select = _bind("gpu_bench_select")
 _plan = _bind("plan")
 _enumerate_plans = _bind("enumerate_plans")
@@ -211,6 +212,18 @@ def gpu_time(
 ) -> tvm_ffi.Tensor:
     """Return µs (float64, flat [rounds][graphs]) of one run of each graph, taken in turns."""
     return _gpu_time(list(graphs), tvm_ffi.Shape(replays), rounds, stream)
+
+
+def gpu_time_plans(
+    kernel_set: GpuKernelSetObject,
+    plans: Sequence[str],
+    operands: tuple[Any, Any, Any],
+    calls: int,
+    rounds: int,
+    stream: int,
+) -> tvm_ffi.Tensor:
+    """Return µs (float64, flat [rounds][plans]) of a call by each plan, without a graph."""
+    return _gpu_time_plans(kernel_set, list(plans), *operands, calls, rounds, stream)
 
 
 def gpu_bench_select(

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 #include <vector>
 
 #include "artifact/gpu_kernel_set.h"
@@ -63,6 +64,32 @@ GpuGraph CapturePlan(const GpuKernelSet& ks, const ffi::String& text,
     LaunchGpuMatmul(*ks.get(), sets[i % sets.size()], plan, stream);
   }
   return EndCapture(device, stream);
+}
+
+// Microseconds of one call of each plan, [rounds][plans], launched without a graph.
+ffi::Tensor TimePlans(const GpuKernelSet& ks, const ffi::Array<ffi::String>& texts,
+                      const ffi::Tensor& a, const ffi::Tensor& b, const ffi::Tensor& c,
+                      int64_t calls, int64_t rounds, int64_t stream_handle) {
+  constexpr double kHostUs = 5.0;
+  const cuda::Stream stream = ToStream(stream_handle);
+  std::vector<std::pair<GpuMatmul, GpuPlan>> bound;
+  for (const ffi::String& text : texts) {
+    const GpuPlan plan = GpuPlanFromJson(*ks.get(), text);
+    bound.emplace_back(BindGpuMatmul(*ks.get(), a.GetDLTensorPtr(), b.GetDLTensorPtr(),
+                                     c.GetDLTensorPtr(), plan.problem.overlap),
+                       plan);
+    if (!(bound.back().first.problem == plan.problem)) {
+      TVM_FFI_THROW(ValueError) << "a plan is for another problem than the tensors";
+    }
+  }
+  std::vector<Enqueue> works;
+  for (const auto& each : bound) {
+    works.push_back(
+        [&ks, &each](cuda::Stream on) { LaunchGpuMatmul(*ks.get(), each.first, each.second, on); });
+  }
+  if (bound.empty()) return ToTensor({});
+  const int device = bound[0].first.device;
+  return ToTensor(TimeLaunches(works, calls, rounds, kHostUs, device, stream));
 }
 
 ffi::Tensor Time(const ffi::Array<GpuGraph>& graphs, const ffi::Shape& replays, int64_t rounds,
@@ -140,6 +167,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
            })
       .def("moonpoly.gpu_capture_plan", CapturePlan)
       .def("moonpoly.gpu_time", Time)
+      .def("moonpoly.gpu_time_plans", TimePlans)
       .def("moonpoly.gpu_bench_select", BenchSelect);
 }
 

@@ -21,6 +21,8 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kItemBytes = 2.0f;
 // Elements of k that kernels take at a time.
 constexpr int64_t kStep = 64;
+// What a kernel gains by being faster than the memory: it breaks ties.
+constexpr float kWaiting = 0.05f;
 constexpr int32_t kMaxCluster = 8, kMaxSlices = 64;
 
 class GpuSearch {
@@ -89,7 +91,9 @@ class GpuSearch {
     }
     float us = grid.LaunchUs(table, depth, tiling.waves, machine_.launch_us);
     const bool all = rows == problem_.m && cols == problem_.n;
-    us = std::max(us, all ? least_us_ : machine_.launch_us + StreamUs(rows, cols));
+    const float least_us = all ? least_us_ : machine_.launch_us + StreamUs(rows, cols);
+    // Of kernels that all wait for memory, those that need less time otherwise wait less.
+    if (us < least_us) us = least_us + kWaiting * (us - least_us);
     return split.blocks() == 1 ? us : us + AddUpUs(kernel, split);
   }
 
@@ -100,13 +104,13 @@ class GpuSearch {
     return cluster_us + cost.slices_us + cost.slice_us * static_cast<float>(split.slices);
   }
 
-  // Each operand moved once.
+  // Each operand moved once: within the cache, and what does not fit there from memory.
   float StreamUs(int64_t rows, int64_t cols) const {
     const float m = static_cast<float>(rows), n = static_cast<float>(cols);
     const float k = static_cast<float>(problem_.k);
     const float bytes = kItemBytes * (m * k + k * n + m * n);
     const float beyond = std::max(0.0f, bytes - machine_.l2_bytes);
-    return 1e-3f * (bytes / machine_.l2_gbs + beyond / machine_.dram_gbs);
+    return 1e-3f * std::max(bytes / machine_.l2_gbs, beyond / machine_.dram_gbs);
   }
 
   void TryWhole(int32_t index) {

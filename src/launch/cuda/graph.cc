@@ -13,6 +13,8 @@ namespace {
 
 // Setting so much memory keeps a GPU busy for the time that the host needs to launch a round.
 constexpr size_t kDelayBytes = size_t{256} << 20;
+// The least time that it takes: no GPU writes faster than this.
+constexpr double kDelayUs = 40.0;
 
 // Kept for the process: allocating it takes longer than many a measurement.
 cuda::DevicePtr DelayBuffer(int device) {
@@ -47,9 +49,8 @@ class Events {
   }
   double MicrosBetween(size_t start, size_t end) {
     float milliseconds = 0.0f;
-    cuda::Check(
-        cuda::GetDriver().cuEventElapsedTime(&milliseconds, events_[start], events_[end]),
-        "cuEventElapsedTime");
+    cuda::Check(cuda::GetDriver().cuEventElapsedTime(&milliseconds, events_[start], events_[end]),
+                "cuEventElapsedTime");
     return 1e3 * milliseconds;
   }
 
@@ -78,6 +79,33 @@ GpuGraph EndCapture(int device, cuda::Stream stream) {
   GpuGraph out(device, exec);
   cuda::Check(driver.cuGraphUpload(exec, stream), "cuGraphUpload");
   return out;
+}
+
+std::vector<double> TimeLaunches(const std::vector<Enqueue>& works, int64_t calls, int64_t rounds,
+                                 double host_us, int device, cuda::Stream stream) {
+  cuda::UseDevice(device);
+  const cuda::Driver& driver = cuda::GetDriver();
+  Events events(works.size() * 2);
+  const cuda::DevicePtr delay = DelayBuffer(device);
+  const int64_t delays =
+      1 + static_cast<int64_t>(host_us * static_cast<double>(calls + 1) / kDelayUs);
+  std::vector<double> us;
+  for (int64_t round = 0; round < rounds; ++round) {
+    for (size_t i = 0; i < works.size(); ++i) {
+      for (int64_t j = 0; j < delays; ++j) {
+        cuda::Check(driver.cuMemsetD8Async(delay, 0, kDelayBytes, stream), "a delay");
+      }
+      works[i](stream);
+      events.Record(2 * i, stream);
+      for (int64_t j = 0; j < calls; ++j) works[i](stream);
+      events.Record(2 * i + 1, stream);
+    }
+    cuda::Check(driver.cuStreamSynchronize(stream), "cuStreamSynchronize");
+    for (size_t i = 0; i < works.size(); ++i) {
+      us.push_back(events.MicrosBetween(2 * i, 2 * i + 1) / static_cast<double>(calls));
+    }
+  }
+  return us;
 }
 
 std::vector<double> TimeGraphs(const std::vector<TimedGraph>& graphs, int64_t rounds,

@@ -9,6 +9,7 @@
 #include <tvm/ffi/object.h>
 
 #include <cstdint>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -53,6 +54,18 @@ struct TimedGraph {
   GpuGraph graph;
   int64_t replays;
 };
+
+/*! \brief Something to enqueue on a stream. */
+using Enqueue = std::function<void(cuda::Stream)>;
+
+/*!
+ * \brief Microseconds of each piece of work, [rounds][works], launched one by one.
+ *
+ * For a first look at many: no graph is made. Each piece is enqueued once untimed and then `calls`
+ * times, behind a delay that the host needs less than `host_us` per call to fill.
+ */
+std::vector<double> TimeLaunches(const std::vector<Enqueue>& works, int64_t calls, int64_t rounds,
+                                 double host_us, int device, cuda::Stream stream);
 
 /*!
  * \brief Microseconds of one run of each graph, [rounds][graphs].
