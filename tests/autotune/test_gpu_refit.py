@@ -1,0 +1,84 @@
+"""Cost tables of a GPU are corrected by what launches took."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from gpu_runtime import fake_gpu
+
+from moonpoly import _ffi_api
+from moonpoly.autotune.gpu.refit import refit
+
+KERNELS = (fake_gpu.kernel(64, 64), fake_gpu.kernel(128, 128), fake_gpu.kernel(64, 32, split=True))
+
+
+def manifest(scale=lambda k, load: 1.0, split_us=0.0):
+    """A manifest whose tables are scaled; adding up costs ``split_us`` more."""
+    out = json.loads(fake_gpu.artifact(*KERNELS)[0])
+    for kernel in out["kernels"]:
+        grid = [(k, load) for k in fake_gpu.DEPTHS for load in fake_gpu.LOADS]
+        us = kernel["cost"]["us"]
+        kernel["cost"]["us"] = [x * scale(*at) for x, at in zip(us, grid, strict=True)]
+        if kernel["split"]:
+            kernel["cost"]["cluster_us"] = [0, *(split_us + x for x in (0.5, 0.6, 0.8))]
+    return out
+
+
+def predictions(manifest, shape):
+    kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
+    plans = map(json.loads, _ffi_api.gpu_enumerate_plans(kernels, *shape, overlap=False))
+    singles = [plan["regions"][0] for plan in plans if len(plan["regions"]) == 1]
+    return {(r["kernel"], r["cluster"], r["slices"]): r["us"] for r in singles}
+
+
+def records(manifest, shapes):
+    return [
+        {
+            "m": m,
+            "n": n,
+            "k": k,
+            "access": "tma",
+            "overlap": False,
+            "launches": [[*key, us] for key, us in predictions(manifest, (m, n, k)).items()],
+        }
+        for m, n, k in shapes
+    ]
+
+
+@pytest.fixture(scope="module")
+def shapes():
+    rng = np.random.default_rng(1)
+    return [tuple(int(2**x) for x in rng.uniform((5, 5, 6), (12, 12, 13))) for _ in range(80)]
+
+
+def error(fitted, truth, shapes):
+    ratios = [
+        abs(math.log(us / predictions(truth, shape)[key]))
+        for shape in shapes
+        for key, us in predictions(fitted, shape).items()
+    ]
+    # The rest lies between few records, where nothing says how a table bends.
+    return float(np.quantile(ratios, 0.8))
+
+
+def test_tables_follow_what_was_recorded(shapes):
+    truth = manifest(lambda k, load: 1.3 * (k / 1000) ** 0.1 * (1.0 + 0.1 * load), split_us=1.5)
+    wrong = manifest()
+    fitted = refit(wrong, records(truth, shapes[:60]))
+    assert error(wrong, truth, shapes[60:]) > 0.25
+    assert error(fitted, truth, shapes[60:]) < 0.08
+
+
+def test_right_tables_stay_as_they_are(shapes):
+    right = manifest()
+    fitted = refit(right, records(right, shapes[:30]))
+    for before, after in zip(right["kernels"], fitted["kernels"], strict=True):
+        assert after["cost"]["us"] == pytest.approx(before["cost"]["us"], rel=0.01)
+
+
+def test_a_kernel_without_records_keeps_its_table():
+    right = manifest()
+    assert refit(right, [])["kernels"] == right["kernels"]
