@@ -95,6 +95,46 @@ void StartFrom(const DLTensor* addend, const DLTensor* y) {
   std::memcpy(FloatData(y), FloatData(addend), static_cast<size_t>(count) * sizeof(float));
 }
 
+/*! \brief The same launch for the images from `first` on, so many of them. */
+GemmCall PartOf(const GemmCall& call, int64_t first, int64_t count, Epilogue* epilogue) {
+  GemmCall part = call;
+  part.batch.extent[0] = count;
+  part.b.data += first * call.batch.b[0];
+  part.c.data += first * call.batch.c[0];
+  if (call.epilogue == nullptr) return part;
+  *epilogue = *call.epilogue;
+  for (int i = 0; i < epilogue->num_operands; ++i) {
+    EpilogueOperand& operand = epilogue->operands[i];
+    operand.data += first * operand.batch[0] * ((operand.dtype.bits * operand.dtype.lanes + 7) / 8);
+  }
+  part.epilogue = epilogue;
+  return part;
+}
+
+// More images than the threads can share evenly: the last ones are shared out by themselves where
+// that is expected to be faster.
+void RunUneven(const GemmCall& call, Problem problem, int64_t even) {
+  const int64_t images = problem.batch;
+  const Plan together = CachedPlan(*call.ks, problem);
+  problem.batch = even;
+  const Plan most = CachedPlan(*call.ks, problem);
+  problem.batch = images - even;
+  const Plan rest = CachedPlan(*call.ks, problem);
+  Epilogue epilogue;
+  if (together.predicted_us <= most.predicted_us + rest.predicted_us) {
+    GemmCall all = call;
+    all.plan = &together;
+    LaunchGemmOrThrow(all);
+    return;
+  }
+  GemmCall part = PartOf(call, 0, even, &epilogue);
+  part.plan = &most;
+  LaunchGemmOrThrow(part);
+  part = PartOf(call, even, images - even, &epilogue);
+  part.plan = &rest;
+  LaunchGemmOrThrow(part);
+}
+
 }  // namespace
 
 void RunConv2d(const KernelSetObj& ks, const ConvAttrs& attrs, const DLTensor* x, const DLTensor* w,
@@ -140,6 +180,11 @@ void RunConv2d(const KernelSetObj& ks, const ConvAttrs& attrs, const DLTensor* x
   if (call.accumulate) StartFrom(addend, y);
   if (ShouldFold(shape, images, rows, ks.panel())) {
     RunFolded(call, shape, images, rows);
+    return;
+  }
+  const int64_t even = images / problem.threads * problem.threads;
+  if (groups == 1 && 0 < even && even < images) {
+    RunUneven(call, problem, even);
     return;
   }
   call.plan = &CachedPlan(ks, problem);

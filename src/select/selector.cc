@@ -28,6 +28,9 @@ constexpr float kSurelyShared = 20.0f;
 constexpr int64_t kLargeRows = 64, kLargeCols = 192;
 // A kernel with a bound so many times the least one on one thread is not the best on several.
 constexpr float kHopeless = 1.4f;
+// Floats of a cache line, and what it takes for one to go to another core and back.
+constexpr int64_t kLineFloats = 16;
+constexpr float kSharedLineUs = 0.1f;
 // Bounds kept, and how many of them are completed to plans.
 constexpr int32_t kMaxStarts = 256;
 constexpr int32_t kMaxCompleted = 4;
@@ -297,13 +300,30 @@ class Search {
   }
 
   void Offer(const Candidate& candidate) {
-    const float us = cost_.FixedUs() + BusiestUs(candidate) * static_cast<float>(cost_.batches());
+    const float us = cost_.FixedUs() + (BusiestUs(candidate) + SharedLinesUs(candidate)) *
+                                           static_cast<float>(cost_.batches());
     if (us < best_us_) {
       best_us_ = us;
       best_ = candidate;
       best_split_ = split_;
     }
     if (all_ != nullptr) all_->push_back(ToPlan(candidate, split_, us));
+  }
+
+  // What it costs a small product of a batch that two threads write the same lines of C: where rows
+  // don't begin on a line, along every cut between threads. A strip counts its threads backwards,
+  // so that another one writes what is left of it.
+  float SharedLinesUs(const Candidate& candidate) const {
+    if (problem_.batch == 1 || split_.region_threads == 1 || problem_.n % kLineFloats == 0) {
+      return 0.0f;
+    }
+    int64_t lines = 0;
+    for (int32_t i = 0; i < candidate.count; ++i) {
+      const Cell& cell = candidate.cells[i];
+      const int64_t cuts = cell.grid.cols - 1 + (cell.n0 > 0 ? 1 : 0);
+      lines += (cell.m1 - cell.m0) * cuts;
+    }
+    return static_cast<float>(lines) * kSharedLineUs;
   }
 
   // The size of a share, see Share.
