@@ -23,19 +23,6 @@ SHAPE_OPERANDS = {
     "Resize": (3,),
     "Slice": (1, 2, 3, 4),
 }
-# TVM's converters of these return a tuple that stands for one value.
-_ONE_TUPLE = frozenset(
-    {
-        "ConcatFromSequence",
-        "Optional",
-        "OptionalGetElement",
-        "SequenceConstruct",
-        "SequenceEmpty",
-        "SequenceErase",
-        "SequenceInsert",
-        "SplitToSequence",
-    }
-)
 
 
 def known_operators() -> frozenset[str]:
@@ -60,8 +47,6 @@ def convert_with_tvm(
         warnings.simplefilter("ignore")
         result = converter(bb, onnx_frontend.onnx_input(inputs), attributes, scope)
         result = bb.normalize(result)
-    if node.op_type in _ONE_TUPLE:
-        return [result]
     if isinstance(result, relax.Tuple):
         return list(result.fields)
     if isinstance(result.ty, relax.TupleType):

@@ -15,17 +15,17 @@ _SLICE = tvm.ir.Op.get("relax.strided_slice")
 
 
 def find_limits(mod: tvm.IRModule) -> dict[str, int]:
-    """Return symbol → largest size, for the symbols that slices of fixed tensors bound."""
+    """Return symbol → largest size, for the symbols that slices of fixed tensors bound.
+
+    Other functions than ``main`` are those of branches and loops, which may never run.
+    """
     limits: dict[str, int] = {}
-    for _, func in mod.functions_items():
-        if not isinstance(func, relax.Function):
-            continue
-        for block in func.body.blocks:
-            for binding in block.bindings:
-                value = binding.value if isinstance(binding, relax.VarBinding) else None
-                if isinstance(value, tvm.ir.Call) and value.op == _SLICE:
-                    for symbol, limit in _limits_of(value):
-                        limits[symbol] = min(limit, limits.get(symbol, limit))
+    for block in mod["main"].body.blocks:
+        for binding in block.bindings:
+            value = binding.value if isinstance(binding, relax.VarBinding) else None
+            if isinstance(value, tvm.ir.Call) and value.op == _SLICE:
+                for symbol, limit in _limits_of(value):
+                    limits[symbol] = min(limit, limits.get(symbol, limit))
     return limits
 
 

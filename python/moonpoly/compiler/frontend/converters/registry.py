@@ -9,9 +9,10 @@ from tvm import relax
 
 if TYPE_CHECKING:
     from moonpoly.compiler.frontend.context import Context
+    from moonpoly.compiler.frontend.values import Value
 
 # None leaves the node to TVM's converter of that operator.
-Converted: TypeAlias = "relax.Expr | Sequence[relax.Expr | None] | None"
+Converted: TypeAlias = "relax.Expr | Value | Sequence[relax.Expr | Value | None] | None"
 Converter: TypeAlias = "Callable[[Context], Converted]"
 
 STANDARD_DOMAINS = ("", "ai.onnx")

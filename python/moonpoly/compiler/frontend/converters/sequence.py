@@ -1,4 +1,4 @@
-"""Sequences of tensors.
+"""Sequences of tensors, and optional values of which it is known whether they are there.
 
 A sequence is an array of tensors at run time (``src/ops/sequence.cc``); what is known of its
 tensors goes along with it.
@@ -127,3 +127,29 @@ def split(ctx: Context) -> Converted:
         del dims[axis]
     outline = Outline(ctx.dtype(tensor), tuple(dims), is_sequence=True)
     return _call(ctx, "split", [tensor, sizes, axis, int(keep_axis)], outline)
+
+
+@converts("Identity")
+def identity(ctx: Context) -> Converted:
+    """The operand, with all that is known of it."""
+    return ctx.values[0]
+
+
+@converts("Optional")
+def optional(ctx: Context) -> Converted:
+    """The operand, which is there."""
+    if not ctx.has_input(0):
+        ctx.unsupported("an optional value that is not there")
+    return ctx.values[0]
+
+
+@converts("OptionalGetElement")
+def optional_get_element(ctx: Context) -> Converted:
+    """What is there."""
+    return ctx.values[0]
+
+
+@converts("OptionalHasElement")
+def optional_has_element(ctx: Context) -> Converted:
+    """Whether there is an operand."""
+    return Value(array=np.array(ctx.has_input(0)))
