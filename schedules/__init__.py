@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from . import x86
+from . import cuda, x86
 from .space import Facts, SearchSpace, Tile
 
 __all__ = ["Facts", "SearchSpace", "Tile", "records_path", "search_space"]
 
-_SPACES = {"x86-avx512": x86.AVX512, "x86-avx2": x86.AVX2}
+_SPACES = {"x86-avx512": x86.AVX512, "x86-avx2": x86.AVX2, "cuda-sm90a": cuda.SM90A}
 
 
 def search_space(target_name: str) -> SearchSpace:

@@ -45,9 +45,22 @@ def test_an_unknown_target_lists_the_known():
 
 @pytest.mark.parametrize("name", target.target_names())
 def test_tvm_knows_every_target(name):
-    made = Target.parse(name).with_num_pes(3).tvm_target()
-    assert made.kind.name == "llvm"
-    assert int(made.attrs["num-cores"]) == 3
+    wanted = Target.parse(name)
+    made = wanted.with_num_pes(3).tvm_target()
+    assert made.kind.name == wanted.kind
+    if wanted.is_gpu:
+        assert str(made.attrs["arch"]) == wanted.arch
+    else:
+        assert int(made.attrs["num-cores"]) == 3
+
+
+def test_a_gpu_is_never_the_host_and_names_what_it_needs(monkeypatch):
+    monkeypatch.setattr(target, "gpu_features", lambda: frozenset({"sm_80"}))
+    assert not target.host_target().is_gpu
+    with pytest.raises(TargetError, match="cuda-sm90a needs sm_90"):
+        Target.parse("cuda-sm90a").require_host()
+    monkeypatch.setattr(target, "gpu_features", lambda: frozenset({"sm_90"}))
+    Target.parse("cuda-sm90a").require_host()
 
 
 def test_targets_and_workloads_are_keys():

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Template = Callable[[int, int, int, str], tvm.tirx.PrimFunc]
 
-_FAMILIES = ("outer", "dot")
+_FAMILIES = ("outer", "dot", "whole", "split", "strided")
 
 
 def family_names() -> tuple[str, ...]:
@@ -38,4 +38,8 @@ def template(family: str) -> Template:
         from .gemm_dot import gemm_dot
 
         return gemm_dot
+    if family in ("whole", "split", "strided"):
+        from .gemm_tile import gemm_tile
+
+        return gemm_tile
     raise ValueError(f"unknown micro-kernel family {family!r}; known: {', '.join(_FAMILIES)}")

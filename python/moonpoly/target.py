@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from moonpoly import config
+from moonpoly import config, gpu_driver
 from moonpoly.error import TargetError
 
 if TYPE_CHECKING:
@@ -27,19 +27,20 @@ class Target:
         The name artifacts are kept under, such as ``"x86-avx512"``.
     kind
         TVM's target kind.
-    cpu
-        The processor level that code is generated for.
+    arch
+        The processor level, or GPU architecture, that code is generated for.
     features
-        What a machine must have, in the spelling of the operating system's flags.
+        What a machine must have, in the spelling of the operating system's flags; of a GPU its
+        compute capability.
     vector_lanes
-        Elements in one vector register, for each dtype.
+        Elements in one vector register, for each dtype that can be tuned for.
     num_pes
-        Processing units (cores of a CPU) that a plan is made for.
+        Processing units (cores of a CPU, multiprocessors of a GPU) that a plan is made for.
     """
 
     name: str
     kind: str
-    cpu: str
+    arch: str
     features: tuple[str, ...]
     vector_lanes: Mapping[str, int] = field(hash=False)
     num_pes: int = 1
@@ -57,8 +58,13 @@ class Target:
             return host_target()
         for target in _TARGETS:
             if target.name == text:
-                return target.with_num_pes(config.num_threads())
+                return target if target.is_gpu else target.with_num_pes(config.num_threads())
         raise TargetError(f"unknown target {text!r}; known: {', '.join(target_names())}, host")
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether code for this target runs on a GPU."""
+        return self.kind == "cuda"
 
     def with_num_pes(self, num_pes: int) -> Target:
         """Return the same target with another number of processing units."""
@@ -66,7 +72,7 @@ class Target:
 
     def missing_features(self) -> tuple[str, ...]:
         """Return the features that this target needs and this machine lacks."""
-        present = host_features()
+        present = gpu_features() if self.is_gpu else host_features()
         return tuple(name for name in self.features if name not in present)
 
     def require_host(self) -> None:
@@ -87,7 +93,9 @@ class Target:
         """Return TVM's description of this target."""
         import tvm
 
-        return tvm.target.Target({"kind": self.kind, "mcpu": self.cpu, "num-cores": self.num_pes})
+        if self.is_gpu:
+            return tvm.target.Target({"kind": self.kind, "arch": self.arch})
+        return tvm.target.Target({"kind": self.kind, "mcpu": self.arch, "num-cores": self.num_pes})
 
     def to_dict(self) -> dict[str, object]:
         """Return what a manifest records of the target."""
@@ -104,16 +112,25 @@ _TARGETS = (
     Target(
         name="x86-avx512",
         kind="llvm",
-        cpu="x86-64-v4",
+        arch="x86-64-v4",
         features=("avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512dq"),
         vector_lanes=MappingProxyType({"float32": 16, "float64": 8}),
     ),
     Target(
         name="x86-avx2",
         kind="llvm",
-        cpu="x86-64-v3",
+        arch="x86-64-v3",
         features=("avx2", "fma"),
         vector_lanes=MappingProxyType({"float32": 8, "float64": 4}),
+    ),
+    # H100 and H200. A lane of a tensor core's operand is one item of 16 bytes of a row.
+    Target(
+        name="cuda-sm90a",
+        kind="cuda",
+        arch="sm_90a",
+        features=("sm_90",),
+        vector_lanes=MappingProxyType({"float16": 8, "bfloat16": 8}),
+        num_pes=132,
     ),
 )
 
@@ -124,7 +141,7 @@ def target_names() -> tuple[str, ...]:
 
 
 def host_target() -> Target:
-    """Return the most capable target that this machine can run.
+    """Return the most capable target that this machine's processor can run.
 
     Raises
     ------
@@ -132,12 +149,19 @@ def host_target() -> Target:
         If it can run none.
     """
     for target in _TARGETS:
-        if not target.missing_features():
+        if not target.is_gpu and not target.missing_features():
             return target.with_num_pes(config.num_threads())
     raise TargetError(
         f"no target for this machine ({platform.machine()}): x86-64 with AVX2 and FMA is needed; "
         f"found {', '.join(sorted(host_features())) or 'no vector features'}"
     )
+
+
+@cache
+def gpu_features() -> frozenset[str]:
+    """Return what the first GPU is: its compute capability, such as ``sm_90``; nothing without."""
+    found = gpu_driver.capability()
+    return frozenset() if found is None else frozenset({f"sm_{found}"})
 
 
 @cache
@@ -147,7 +171,7 @@ def host_features() -> frozenset[str]:
     The features decide, not the model's name: a hypervisor may mask what a name promises, and the
     operating system must save the wide registers as well.
     """
-    known = {name for target in _TARGETS for name in target.features}
+    known = {name for target in _TARGETS if not target.is_gpu for name in target.features}
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError as err:

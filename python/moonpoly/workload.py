@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from moonpoly.error import UnsupportedError
 
 _OPS = ("gemm",)
-_DTYPES = ("float32",)
+_DTYPES = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True)

@@ -21,24 +21,26 @@ SCHEMA = 1
 MANIFEST, LIBRARY, OBJECT = "manifest.json", "kernels.so", "kernels.o"
 
 _VERSION_NAMES = {"moonpoly": "moonpoly", "tvm": "apache-tvm", "tvm_ffi": "apache-tvm-ffi"}
-# What a manifest must hold for anything else here to make sense.
+# What a manifest must hold for anything else here to make sense: any, a CPU's and a GPU's.
 _REQUIRED = {
     "target": dict,
     "op": str,
     "dtype": str,
-    "panel": int,
     "digest": str,
-    "kernels_digest": str,
-    "object_digest": str,
     "grid": dict,
     "kernels": list,
     "machine": dict,
 }
+_REQUIRED_CPU = {"panel": int, "kernels_digest": str, "object_digest": str}
+_REQUIRED_GPU = {"images": dict}
 
 
 @dataclass(frozen=True)
 class Artifact:
     """The micro-kernels of one target and workload, compiled.
+
+    A CPU's are a library and an object file; a GPU's are images of machine code, which its manifest
+    names.
 
     Parameters
     ----------
@@ -55,6 +57,10 @@ class Artifact:
     def lib_path(self) -> Path:
         """The shared library with the kernels, for running them."""
         return self.path / LIBRARY
+
+    def images(self) -> dict[str, bytes]:
+        """Return the images of a GPU's kernels by the names that the manifest gives them."""
+        return {name: (self.path / name).read_bytes() for name in self.manifest["images"]}
 
     @property
     def object_path(self) -> Path:
@@ -117,17 +123,23 @@ def read_artifact(path: Path) -> Artifact:
                 f"artifact {path} was made with {_VERSION_NAMES[key]} {manifest.get(key)}, this is "
                 f"{_VERSION_NAMES[key]} {expected}; run `{mend}`"
             )
-    for key, kind in _REQUIRED.items():
+    of_gpu = "images" in manifest
+    for key, kind in (_REQUIRED | (_REQUIRED_GPU if of_gpu else _REQUIRED_CPU)).items():
         if not isinstance(manifest.get(key), kind):
             raise ArtifactError(
                 f"artifact {path} is damaged: its manifest lacks {key!r}; run `{mend}`"
             )
-    for name, key in ((LIBRARY, "kernels_digest"), (OBJECT, "object_digest")):
+    expected_digests = (
+        manifest["images"]
+        if of_gpu
+        else {LIBRARY: manifest["kernels_digest"], OBJECT: manifest["object_digest"]}
+    )
+    for name, expected in expected_digests.items():
         found = _digest(path / name)
-        if found != manifest[key]:
+        if found != expected:
             raise ArtifactError(
                 f"artifact {path} is damaged: {name} has the digest {found[:12]}, its manifest "
-                f"says {manifest[key][:12]}; run `{mend}`"
+                f"says {expected[:12]}; run `{mend}`"
             )
     return Artifact(path, manifest)
 

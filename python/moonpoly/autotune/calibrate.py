@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from moonpoly.autotune.cost_model import Samples, fit
+from dataclasses import asdict
+
+from moonpoly.autotune.cost_model import GRID, Samples, fit, tables
 from moonpoly.autotune.costs import save_costs
 from moonpoly.autotune.environment import environment
 from moonpoly.autotune.export import candidates_of, rebuild
+from moonpoly.autotune.gpu.calibrate import calibrate_gpu
 from moonpoly.autotune.launcher import Launcher, pinned
 from moonpoly.autotune.machine import measure_machine
 from moonpoly.autotune.progress import progress
@@ -47,6 +50,10 @@ def calibrate(target: Target, workload: Workload) -> Sources:
     records_path = current_sources(target, workload).records
     records = load_records(records_path)
     kernels = candidates_of(records, target, workload)
+    output = own_sources(target, workload).costs
+    if target.is_gpu:
+        calibrate_gpu(target, kernels, records, Sources(records_path, output))
+        return Sources(records_path, output)
     samples = []
     with progress() as bar, pinned():
         step = bar.add_task(f"calibrating {target.name} {workload.key}", total=len(kernels) + 1)
@@ -60,6 +67,12 @@ def calibrate(target: Target, workload: Workload) -> Sources:
             samples.append(Samples(candidate, shapes, costs))
             bar.advance(step)
         models = fit(samples, launcher.own_cache_bytes)
-    output = own_sources(target, workload).costs
-    save_costs(output, models, machine, environment(), records_path)
+    save_costs(
+        output,
+        tables(models),
+        grid=GRID,
+        machine=asdict(machine),
+        environment=environment(),
+        records_path=records_path,
+    )
     return Sources(records_path, output)

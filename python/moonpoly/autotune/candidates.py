@@ -9,7 +9,7 @@ from moonpoly.schedules import SearchSpace, Tile, search_space
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
-_SHORT_DTYPE = {"float32": "f32", "float64": "f64"}
+_SHORT_DTYPE = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16"}
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,11 @@ def space_of(target: Target) -> SearchSpace:
 def candidates(target: Target, workload: Workload) -> tuple[Candidate, ...]:
     """Return every candidate of a workload on ``target``, in the order they are tuned."""
     space = space_of(target)
+    if workload.dtype not in target.vector_lanes:
+        raise TargetError(
+            f"target {target.name} has no kernels for {workload.dtype}; it has some for "
+            f"{', '.join(sorted(target.vector_lanes))}"
+        )
     lanes = target.vector_lanes[workload.dtype]
     return tuple(
         Candidate(_name(workload, space.facts.isa, tile), tile, lanes, workload.dtype)

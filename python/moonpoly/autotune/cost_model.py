@@ -158,6 +158,14 @@ class CostModel:
         return [float(f"{cost:.{_DIGITS}g}") for cost in rising.ravel()]
 
 
+def tables(models: Sequence[CostModel]) -> dict[str, dict[str, list[float]]]:
+    """Return the tables of several micro-kernels by name and layout of B."""
+    return {
+        model.candidate.name: {layout: model.table(layout) for layout in model.layouts}
+        for model in models
+    }
+
+
 def fit(samples: Sequence[Samples], own_cache_bytes: int) -> list[CostModel]:
     """Fit the models of micro-kernels to their sampled task costs, in order.
 

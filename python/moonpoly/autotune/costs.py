@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from moonpoly.autotune.cost_model import GRID, CostModel
-from moonpoly.autotune.machine import MachineConstants
 from moonpoly.config import atomic_write
 from moonpoly.error import ArtifactError, StorageError
 
@@ -19,14 +16,17 @@ _SCHEMA = 1
 
 def save_costs(
     path: Path,
-    models: Sequence[CostModel],
-    machine: MachineConstants,
+    kernels: Mapping[str, Mapping[str, Any]],
+    *,
+    grid: Mapping[str, Any],
+    machine: Mapping[str, Any],
     environment: Mapping[str, str],
     records_path: Path,
 ) -> None:
-    """Tabulate the models and write them to ``path``, one kernel a line.
+    """Write the tables of kernels to ``path``, one kernel a line.
 
-    The file names the records it belongs to by their digest.
+    ``grid`` holds the axes of the tables, ``machine`` the constants measured beside them. The file
+    names the records it belongs to by their digest.
 
     Raises
     ------
@@ -37,12 +37,8 @@ def save_costs(
         "schema": _SCHEMA,
         "records_digest": digest_of(records_path),
         "environment": dict(environment),
-        "machine": asdict(machine),
-        "grid": GRID,
-    }
-    kernels = {
-        model.candidate.name: {layout: model.table(layout) for layout in model.layouts}
-        for model in models
+        "machine": dict(machine),
+        "grid": dict(grid),
     }
     lines = [f"{json.dumps(key)}:{_compact(value)}" for key, value in head.items()]
     tables = ",\n".join(f"{json.dumps(name)}:{_compact(costs)}" for name, costs in kernels.items())

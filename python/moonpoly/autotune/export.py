@@ -21,11 +21,13 @@ from moonpoly.autotune.artifact import (
 from moonpoly.autotune.candidates import Candidate, candidates
 from moonpoly.autotune.costs import digest_of, load_costs
 from moonpoly.autotune.generate import build_kernels, scheduled_kernel
+from moonpoly.autotune.gpu.export import export_gpu
 from moonpoly.autotune.progress import progress
 from moonpoly.autotune.records import TuningRecord, load_records
 from moonpoly.autotune.sources import Sources, current_sources, versions
 from moonpoly.config import atomic_dir, require_space
 from moonpoly.error import ArtifactError
+from moonpoly.schedules import Tile
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
@@ -55,12 +57,13 @@ def export(target: Target, workload: Workload, path: Path | None = None) -> Arti
     sources = current_sources(target, workload)
     records = load_records(sources.records)
     costs = load_costs(sources.costs, sources.records)
+    chosen = candidates_of(records, target, workload)
+    if target.is_gpu:
+        return export_gpu(target, workload, path, sources, records, chosen, costs)
     with progress() as bar:
         step = bar.add_task(f"building {target.name} {workload.key}", total=len(records) + 2)
         functions = {}
-        for candidate, record in zip(
-            candidates_of(records, target, workload), records, strict=True
-        ):
+        for candidate, record in zip(chosen, records, strict=True):
             functions[record.kernel] = rebuild(candidate, record)
             bar.advance(step)
         executable = build_kernels(functions, target)
@@ -88,14 +91,18 @@ def candidates_of(
     ArtifactError
         If a record is for a kernel that this target does not have.
     """
-    known = {candidate.name: candidate for candidate in candidates(target, workload)}
+    known = {candidate.tile: candidate for candidate in candidates(target, workload)}
+    chosen = []
     for record in records:
-        if record.kernel not in known:
+        candidate = known.get(Tile(record.family, record.um, record.un))
+        # A tile of a GPU has several kernels, whose names say how they differ.
+        if candidate is None or not (target.is_gpu or candidate.name == record.kernel):
             raise ArtifactError(
                 f"the tuning records hold {record.kernel}, which {target.name} does not have; "
                 f"run `moonpoly tune --target {target.name}`"
             )
-    return tuple(known[record.kernel] for record in records)
+        chosen.append(candidate)
+    return tuple(chosen)
 
 
 def rebuild(candidate: Candidate, record: TuningRecord) -> tirx.PrimFunc:

@@ -23,7 +23,7 @@ from moonpoly.error import TuneError
 from moonpoly.target import Target
 
 # Recorded for a schedule that can't be built or run: known, and never chosen.
-_FAILED_SECONDS = 1e9
+FAILED_SECONDS = 1e9
 
 # Samples drawn for each trial wanted: the space is small, most repeats are dropped unmeasured.
 _DRAWS_PER_TRIAL = 6
@@ -71,7 +71,7 @@ def search_candidate(
         try:
             seconds = worker.seconds(candidate, drawn.sch.mod, tvm_target)
         except TuneError as err:
-            seconds, last_error = [_FAILED_SECONDS], str(err)
+            seconds, last_error = [FAILED_SECONDS], str(err)
         database.commit_tuning_record(
             meta_schedule.database.TuningRecord(
                 drawn.sch.trace, workload, seconds, tvm_target, drawn.args_info
@@ -89,7 +89,7 @@ def best_trials(
 ) -> list[meta_schedule.database.TuningRecord]:
     """Return the ``count`` fastest trials, the fastest first."""
     records = sorted(
-        (r for r in database.get_all_tuning_records() if float(r.run_secs[0]) < _FAILED_SECONDS),
+        (r for r in database.get_all_tuning_records() if float(r.run_secs[0]) < FAILED_SECONDS),
         key=lambda r: sum(float(s) for s in r.run_secs),
     )
     return records[:count]

@@ -19,7 +19,14 @@ from moonpoly.target import Target
 from moonpoly.workload import Workload
 
 # Modules of this package that decide what code a record becomes.
-_CODE = ("export.py", "generate.py", "prefetch.py")
+_CODE = (
+    "export.py",
+    "generate.py",
+    "prefetch.py",
+    "gpu/compile.py",
+    "gpu/export.py",
+    "gpu/program.py",
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,7 @@ class Sources:
         here = Path(__file__).parent
         code = [here / name for name in _CODE]
         for package in ("schedules", "tir_templates"):
-            code += sorted(_folder_of(package).glob("*.py"))
+            code += sorted(_folder_of(package).rglob("*.py"))
         for path in (self.records, self.costs, *code):
             try:
                 digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
 from moonpoly.autotune.candidates import Candidate, candidates, space_of
-from moonpoly.autotune.cost_model import CostModel, Samples, fit
+from moonpoly.autotune.cost_model import GRID, CostModel, Samples, fit, tables
 from moonpoly.autotune.costs import save_costs
 from moonpoly.autotune.environment import environment
 from moonpoly.autotune.generate import scheduled_kernel
+from moonpoly.autotune.gpu.tune import tune_gpu
 from moonpoly.autotune.interrupt import between_steps
 from moonpoly.autotune.launcher import Launcher, own_cache_bytes, pinned
 from moonpoly.autotune.machine import MachineConstants, measure_machine
@@ -105,11 +106,15 @@ def tune(
     chosen = candidates(target, workload) if tiles is None else tuple(tiles)
     if work_dir is None:
         work_dir = cache_dir() / "tune" / target.name / workload.key
+    sources = output or own_sources(target, workload)
+    if target.is_gpu:
+        records, loss = tune_gpu(target, chosen, trials, work_dir, sources)
+        return TuneResult(sources, records, loss)
     work = Workspace(work_dir)
     search(chosen, target, work, trials)
     choose(chosen, target, work)
     sample(chosen, target, work)
-    return finish(chosen, target, work, output or own_sources(target, workload))
+    return finish(chosen, target, work, sources)
 
 
 def search(
@@ -170,7 +175,12 @@ def finish(
     output.records.parent.mkdir(parents=True, exist_ok=True)
     save_records(output.records, kept)
     save_costs(
-        output.costs, [models[i] for i in ranking.kept], machine, environment(), output.records
+        output.costs,
+        tables([models[i] for i in ranking.kept]),
+        grid=GRID,
+        machine=asdict(machine),
+        environment=environment(),
+        records_path=output.records,
     )
     _print_summary(kept, ranking)
     return TuneResult(output, kept, ranking.loss)

@@ -1,0 +1,134 @@
+"""From records and cost tables to a GPU's artifact: compile the kernels, write the manifest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from moonpoly.autotune.artifact import MANIFEST, SCHEMA, Artifact, read_artifact
+from moonpoly.autotune.candidates import Candidate, space_of
+from moonpoly.autotune.costs import digest_of
+from moonpoly.autotune.gpu.compile import Kernel, compile_programs, compiler_path
+from moonpoly.autotune.gpu.program import Program, program_of_trace
+from moonpoly.autotune.gpu.search import compile_pool
+from moonpoly.autotune.progress import progress
+from moonpoly.autotune.records import TuningRecord
+from moonpoly.autotune.sources import Sources, versions
+from moonpoly.config import atomic_dir, require_space
+from moonpoly.error import ArtifactError, TuneError
+from moonpoly.target import Target
+from moonpoly.workload import Workload
+
+# Kernels that are compiled together: headers are read once, and few enough for every core to work.
+_KERNELS_OF_IMAGE = 4
+_SPACE_BYTES = 64_000_000
+
+
+def export_gpu(
+    target: Target,
+    workload: Workload,
+    path: Path,
+    sources: Sources,
+    records: Sequence[TuningRecord],
+    candidates: Sequence[Candidate],
+    costs: dict[str, Any],
+) -> Artifact:
+    """Compile the kernels of records and write them with their manifest; no GPU is needed.
+
+    Raises
+    ------
+    ArtifactError
+        If a record does not fit its template.
+    TargetError
+        If there is no compiler.
+    StorageError
+        If the folder can't be written.
+    """
+    compiler_path()
+    programs = [_program(target, c, r) for c, r in zip(candidates, records, strict=True)]
+    groups = [
+        programs[start : start + _KERNELS_OF_IMAGE]
+        for start in range(0, len(programs), _KERNELS_OF_IMAGE)
+    ]
+    entries: list[dict[str, Any]] = []
+    with progress() as bar, atomic_dir(path) as folder:
+        require_space(folder, _SPACE_BYTES)
+        step = bar.add_task(f"building {target.name} {workload.key}", total=len(groups))
+        pool = compile_pool()
+        futures = [pool.submit(compile_group, group, target) for group in groups]
+        images = {}
+        for number, future in enumerate(futures):
+            kernels, image = future.result()
+            name = f"kernels_{number:02}.cubin"
+            (folder / name).write_bytes(image)
+            images[name] = digest_of(folder / name)
+            entries += [_entry(kernel, name, costs["kernels"]) for kernel in kernels]
+            bar.advance(step)
+        manifest = {
+            "schema": SCHEMA,
+            **versions(),
+            "target": target.to_dict(),
+            "op": workload.op,
+            "dtype": workload.dtype,
+            "digest": sources.digest(),
+            "images": images,
+            "grid": costs["grid"],
+            "kernels": entries,
+            "machine": costs["machine"],
+        }
+        (folder / MANIFEST).write_text(json.dumps(manifest), encoding="utf-8")
+    return read_artifact(path)
+
+
+def compile_group(programs: Sequence[Program], target: Target) -> tuple[list[Kernel], bytes]:
+    """Compile several programs into one image; run in a process of the pool."""
+    return compile_programs(programs, target.tvm_target())
+
+
+def _program(target: Target, candidate: Candidate, record: TuningRecord) -> Program:
+    mend = f"run `moonpoly tune --target {target.name}`"
+    try:
+        program = program_of_trace(candidate, space_of(target).facts.isa, record.trace)
+    except (ValueError, TypeError, RuntimeError) as err:
+        reason = str(err).partition("\n")[0]
+        raise ArtifactError(
+            f"the tuning record of {record.kernel} does not fit its template ({reason}); {mend}"
+        ) from err
+    if program.name != record.kernel or program.config.problems():
+        raise ArtifactError(
+            f"the tuning record of {record.kernel} describes {program.name}, which is another "
+            f"kernel or can't be built ({', '.join(program.config.problems())}); {mend}"
+        )
+    return program
+
+
+def _entry(kernel: Kernel, image: str, costs: dict[str, Any]) -> dict[str, Any]:
+    """Return what the manifest says of a kernel."""
+    config, name = kernel.program.config, kernel.program.name
+    if name not in costs:
+        raise ArtifactError(f"the cost tables lack {name}; run `moonpoly calibrate`")
+    if kernel.spilled_bytes:
+        raise TuneError(f"{name} spills {kernel.spilled_bytes} bytes with this compiler")
+    boxes = {} if config.loads == "strided" else {"box_x": config.box_x, "box_y": config.box_y}
+    whole = {key: costs[name][key] for key in ("us",)}
+    return {
+        "name": name,
+        "symbol": kernel.symbol,
+        "cubin": image,
+        "loads": config.loads,
+        "um": config.um,
+        "un": config.un,
+        "swapped": config.swapped,
+        "cluster_p": config.cluster_p,
+        "cluster_q": config.cluster_q,
+        "split": config.split,
+        "threads": config.threads,
+        "registers": kernel.registers,
+        "smem_bytes": config.shared_bytes,
+        "blocks": config.blocks,
+        **boxes,
+        "params": list(kernel.parameters),
+        "cost": costs[name] if config.split else whole,
+    }

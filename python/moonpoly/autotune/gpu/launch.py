@@ -1,0 +1,228 @@
+"""One product by one compiled kernel on the GPU of this machine: checked, and timed."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from moonpoly.autotune.gpu.compile import Kernel
+from moonpoly.error import TuneError
+from moonpoly.gpu_driver import Device
+from moonpoly.tir_templates.wgmma.config import STEP, WgmmaConfig
+
+_ITEM_BYTES = 2
+_ALIGNED_ITEMS = 8
+# Room for each operand, and for partial sums.
+OPERAND_BYTES = 384 << 20
+WORKSPACE_BYTES = 64 << 20
+_COUNTER_BYTES = 4 << 20
+_SEED = 3
+
+# Relative to the norm of the result: what 11 (8) bits of a rounded item leave, doubled.
+_TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A product and how many blocks share one tile of it.
+
+    Parameters
+    ----------
+    m, n, k
+        The problem shape.
+    cluster, slices
+        Blocks of a cluster, and clusters, that share the reduction of a tile.
+    """
+
+    m: int
+    n: int
+    k: int
+    cluster: int = 1
+    slices: int = 1
+
+
+def tiles_of(config: WgmmaConfig, launch: Launch) -> int:
+    """Return the tiles of a product, counting those that fill up clusters."""
+    along_m, along_n = cluster_of(config)
+    return (
+        _ceil(launch.m, config.um * along_m) * _ceil(launch.n, config.un * along_n) * config.cluster
+    )
+
+
+def cluster_of(config: WgmmaConfig) -> tuple[int, int]:
+    """Return the tiles along m and along n that one cluster covers."""
+    p, q = config.cluster_p, config.cluster_q
+    return (q, p) if config.swapped else (p, q)
+
+
+def grid_of(config: WgmmaConfig, launch: Launch, slots: int) -> int:
+    """Return the blocks of a launch on a GPU that holds ``slots`` of them at once."""
+    tiles = tiles_of(config, launch)
+    if config.split:
+        return tiles * launch.cluster * launch.slices
+    return min(tiles, slots // config.cluster * config.cluster)
+
+
+class Bench:
+    """Operands on the GPU, and kernels loaded once.
+
+    Raises
+    ------
+    TargetError
+        If there is no GPU.
+    """
+
+    def __init__(self, dtype: str) -> None:
+        self.device = Device()
+        self._dtype = dtype
+        self._a, self._b, self._c = (self.device.allocate(OPERAND_BYTES) for _ in range(3))
+        self._workspace = self.device.allocate(WORKSPACE_BYTES)
+        self._counters = self.device.allocate(_COUNTER_BYTES)
+        self.device.write(self._counters, bytes(_COUNTER_BYTES))
+        rng = np.random.default_rng(_SEED)
+        block = _to_bits(rng.uniform(-1, 1, 8 << 20).astype(np.float32), dtype).tobytes()
+        for start in (self._a, self._b):
+            for offset in range(0, OPERAND_BYTES, len(block)):
+                self.device.write(start + offset, block)
+
+    def load(self, kernel: Kernel, image: bytes) -> tuple[ctypes.c_void_p, int]:
+        """Return a kernel's function and how many of its blocks plans may count on at once."""
+        config = kernel.program.config
+        function = self.device.load(image, kernel.symbol, config.shared_bytes)
+        blocks = self.device.resident_blocks(function, config.threads, config.shared_bytes)
+        if blocks < config.blocks:
+            raise TuneError(f"{kernel.program.name}: only {blocks} blocks fit a multiprocessor")
+        return function, config.blocks * self.device.num_sms
+
+    def launcher(
+        self,
+        kernel: Kernel,
+        function: ctypes.c_void_p,
+        slots: int,
+        launch: Launch,
+        *,
+        overlap: bool = False,
+    ) -> Callable[[], None]:
+        """Return a function that launches a kernel on random operands."""
+        config = kernel.program.config
+        stride = _row_items(config, launch.k)
+        if max(launch.m * stride, launch.n * stride, launch.m * launch.n) * 4 > OPERAND_BYTES * 2:
+            raise TuneError(f"{launch} is larger than the operands that are measured with")
+        if launch.slices > 1 and self._sums_bytes(config, launch) > WORKSPACE_BYTES:
+            raise TuneError(f"{launch} has more partial sums than there is room for")
+        grid = grid_of(config, launch, slots)
+        values = self._values(config, launch, stride, grid)
+        return self.device.launcher(
+            function,
+            [values[name] for name in kernel.parameters],
+            grid=grid,
+            threads=config.threads,
+            shared_bytes=config.shared_bytes,
+            cluster=launch.cluster if config.split else config.cluster,
+            overlap=overlap,
+        )
+
+    def check(self, kernel: Kernel, function: ctypes.c_void_p, slots: int, launch: Launch) -> None:
+        """Compare one product with NumPy's.
+
+        Raises
+        ------
+        TuneError
+            If they differ, or an item of C was not written.
+        """
+        config = kernel.program.config
+        m, n, k, stride = launch.m, launch.n, launch.k, _row_items(config, launch.k)
+        self.device.write(self._c, b"\xff" * (m * n * _ITEM_BYTES))
+        self.launcher(kernel, function, slots, launch)()
+        found = self.result(launch)
+        a, b = (
+            _from_bits(self.device.read(start, rows * stride * _ITEM_BYTES), self._dtype).reshape(
+                rows, stride
+            )[:, :k]
+            for start, rows in ((self._a, m), (self._b, n))
+        )
+        expected = a @ b.T
+        # Single precision is enough here: what is looked for is a wrong item, not a rounding.
+        error = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
+        if not error < _TOLERANCE[self._dtype]:
+            raise TuneError(f"{kernel.program.name} is wrong by {error:.2g} at {launch}")
+
+    def result(self, launch: Launch) -> np.ndarray:
+        """Return C of the last launch, float32 of shape (m, n)."""
+        m, n = launch.m, launch.n
+        bits = self.device.read(self._c, m * n * _ITEM_BYTES)
+        return _from_bits(bits, self._dtype).reshape(m, n)
+
+    def _values(
+        self, config: WgmmaConfig, launch: Launch, stride: int, grid: int
+    ) -> dict[str, Any]:
+        m, n, k = launch.m, launch.n, launch.k
+        aligned = n % _ALIGNED_ITEMS == 0
+        values: dict[str, Any] = {
+            "a": ctypes.c_uint64(self._a),
+            "b": ctypes.c_uint64(self._b),
+            "c": ctypes.c_uint64(self._c),
+            "workspace": ctypes.c_uint64(self._workspace),
+            "counters": ctypes.c_uint64(self._counters),
+            **{name: ctypes.c_int64(stride) for name in ("a_m", "b_n")},
+            **{name: ctypes.c_int64(1) for name in ("a_k", "b_k")},
+        }
+        numbers = {
+            "m": m,
+            "n": n,
+            "k": k,
+            "ldc": n,
+            "vector_c": 8 if aligned else 2 - n % 2,
+            "grid": grid,
+            "cluster": launch.cluster,
+            "slices": launch.slices,
+            "a_skip": 0,
+            "b_skip": 0,
+        }
+        values |= {name: ctypes.c_int32(number) for name, number in numbers.items()}
+        x, y = ((self._b, n), (self._a, m)) if config.swapped else ((self._a, m), (self._b, n))
+        for name, (address, rows), box in (("x", x, config.box_x), ("y", y, config.box_y)):
+            if config.loads == "tma":
+                values[f"{name}_map"] = self._map(address, k, rows, stride, box)
+        return values
+
+    def _map(self, address: int, items: int, rows: int, stride: int, box: int) -> Any:
+        return self.device.tensor_map(
+            self._dtype, address, items, rows, stride * _ITEM_BYTES, (STEP, box)
+        )
+
+    def _sums_bytes(self, config: WgmmaConfig, launch: Launch) -> int:
+        return tiles_of(config, launch) * launch.slices * config.um * config.un * 4
+
+
+@cache
+def bench(dtype: str) -> Bench:
+    """Return this process's operands, made once."""
+    return Bench(dtype)
+
+
+def _row_items(config: WgmmaConfig, k: int) -> int:
+    """Return the items from row to row: TMA needs multiples of eight."""
+    return _ceil(k, _ALIGNED_ITEMS) * _ALIGNED_ITEMS if config.loads == "tma" else k
+
+
+def _to_bits(values: np.ndarray, dtype: str) -> np.ndarray:
+    if dtype == "float16":
+        return values.astype(np.float16).view(np.uint16)
+    return (values.view(np.uint32) >> 16).astype(np.uint16)
+
+
+def _from_bits(data: bytes, dtype: str) -> np.ndarray:
+    bits = np.frombuffer(data, np.uint16)
+    if dtype == "float16":
+        return bits.view(np.float16).astype(np.float32)
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def _ceil(value: int, by: int) -> int:
+    return -(-value // by)

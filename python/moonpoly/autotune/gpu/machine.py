@@ -1,0 +1,67 @@
+"""Measured constants of a GPU that plans are made with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moonpoly.autotune.gpu.compile import Kernel
+from moonpoly.autotune.gpu.launch import Launch, bench
+
+_CALLS, _REPLAYS = 40, 5
+# A product that moves little. One that streams from memory, and one from the second cache, have as
+# many tiles as fill whole waves.
+_SMALL = (64, 64, 64)
+_STREAMED_WAVES, _STREAMED_K = 4, 4096
+_CACHED_WAVES, _CACHED_K = 1, 2048
+
+
+@dataclass(frozen=True)
+class GpuConstants:
+    """What a plan's cost is made of besides its launches.
+
+    Parameters
+    ----------
+    num_sms
+        Multiprocessors.
+    launch_us
+        A launch of next to nothing, the gap to the next included.
+    overlap_us
+        What of it is hidden when launches overlap.
+    overlap_limit_us
+        Longer kernels don't gain by it.
+    l2_bytes, l2_gbs, dram_gbs
+        The second cache, and how fast it and the memory behind are read, in GB/s.
+    """
+
+    num_sms: int
+    launch_us: float
+    overlap_us: float
+    overlap_limit_us: float
+    l2_bytes: float
+    l2_gbs: float
+    dram_gbs: float
+
+
+def measure_gpu(dtype: str, kernel: Kernel, image: bytes) -> GpuConstants:
+    """Measure the constants with one kernel of a small tile; run in the process with the GPU."""
+    on = bench(dtype)
+    function, slots = on.load(kernel, image)
+
+    def us(shape: tuple[int, int, int], *, overlap: bool = False) -> float:
+        one = on.launcher(kernel, function, slots, Launch(*shape), overlap=overlap)
+        return on.device.graph_us(one, _CALLS, _REPLAYS)
+
+    def rate(waves: int, k: int) -> float:
+        n = waves * slots * kernel.program.config.un
+        return round(2 * n * k / 1e3 / max(us((64, n, k)) - small, 0.1), 0)
+
+    small, overlapped = us(_SMALL), us(_SMALL, overlap=True)
+    return GpuConstants(
+        num_sms=on.device.num_sms,
+        launch_us=round(small, 3),
+        overlap_us=round(max(small - overlapped, 0.01), 3),
+        overlap_limit_us=40.0,
+        l2_bytes=float(on.device.l2_bytes),
+        l2_gbs=rate(_CACHED_WAVES, _CACHED_K),
+        dram_gbs=rate(_STREAMED_WAVES, _STREAMED_K),
+    )

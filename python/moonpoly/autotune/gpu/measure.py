@@ -1,0 +1,116 @@
+"""Time kernels in another process, so that one that crashes or hangs ends that process only."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+from tvm.support.popen_pool import PopenWorker
+
+from moonpoly.autotune.gpu.compile import Kernel
+from moonpoly.autotune.gpu.cost_model import LaunchSample
+from moonpoly.autotune.gpu.launch import Bench, Launch, bench
+from moonpoly.autotune.gpu.machine import GpuConstants, measure_gpu
+from moonpoly.autotune.gpu.sample import plan_samples, sample_of, shaped
+from moonpoly.autotune.interrupt import ignore_in_worker
+from moonpoly.error import MoonPolyError, TuneError
+
+# The situations that schedules are chosen for: k, and tiles in units of what the GPU holds.
+CONTEXTS = {"latency": (256, 0.3), "wave": (1024, 1.0), "deep": (4096, 1.0), "waves": (512, 4.0)}
+
+_TIMEOUT_S = 60.0
+_KERNELS_PER_PROCESS = 200
+_REPLAYS = 3
+# A graph of so many launches, fewer where each is long.
+_CALLS, _GRAPH_US = 20, 300.0
+
+
+class LaunchWorker:
+    """A process that has the GPU. Used as a context; a process that died is replaced."""
+
+    def __init__(self, dtype: str) -> None:
+        self._dtype = dtype
+        self._worker = PopenWorker(ignore_in_worker, maximum_uses=_KERNELS_PER_PROCESS)
+
+    def __enter__(self) -> LaunchWorker:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._worker.kill()
+
+    def context_us(self, kernel: Kernel, image: bytes) -> list[float]:
+        """Return the microseconds of a launch in each of :data:`CONTEXTS`, after a check.
+
+        Raises
+        ------
+        TuneError
+            If the kernel is wrong, crashes or hangs.
+        """
+        return self._ask(kernel, _context_us, image)
+
+    def samples(self, kernel: Kernel, image: bytes, count: int, cuts: int) -> list[LaunchSample]:
+        """Return measured launches: ``count`` with whole reductions and ``cuts`` with cut ones."""
+        return self._ask(kernel, _samples, image, count, cuts)
+
+    def constants(self, kernel: Kernel, image: bytes) -> GpuConstants:
+        """Return the constants of the GPU, measured with a kernel of a small tile."""
+        return self._ask(kernel, measure_gpu, image)
+
+    def _ask(self, kernel: Kernel, function: object, *arguments: object) -> Any:
+        try:
+            self._worker.send(function, (self._dtype, kernel, *arguments), {}, _TIMEOUT_S)
+            return self._worker.recv()
+        except TimeoutError as err:
+            self._worker.kill()
+            raise TuneError(f"{kernel.program.name}: no result within {_TIMEOUT_S:g} s") from err
+        except (MoonPolyError, ChildProcessError, RuntimeError, ValueError, TypeError) as err:
+            # A kernel that failed on the GPU takes its process's whole context with it.
+            self._worker.kill()
+            reason = str(err).strip().splitlines()[-1]
+            raise TuneError(f"{kernel.program.name}: {reason}") from err
+
+
+def _context_us(dtype: str, kernel: Kernel, image: bytes) -> list[float]:
+    on = bench(dtype)
+    function, slots = on.load(kernel, image)
+    config = kernel.program.config
+    for launch in checks(kernel):
+        on.check(kernel, function, slots, launch)
+    found = []
+    for k, load in CONTEXTS.values():
+        product = shaped(config, slots, k, load, 1.0)
+        if product is None:
+            raise TuneError(f"{kernel.program.name} has no launch of {load} waves")
+        found.append(_launch_us(on, kernel, function, slots, product))
+    return found
+
+
+def checks(kernel: Kernel) -> Sequence[Launch]:
+    """Return the products that a kernel must get right before it is timed: ragged everywhere."""
+    config = kernel.program.config
+    k = 7 * 64 + (8 if config.loads == "tma" else 5)
+    ragged = Launch(config.um * 3 - 1, config.un * 2 + 1, k)
+    if not config.split:
+        return (ragged, Launch(config.um * 9 - 3, config.un * 17 * config.blocks + 8, 72))
+    return (ragged, Launch(ragged.m, ragged.n, k, 4, 1), Launch(ragged.m, ragged.n, k, 2, 3))
+
+
+def _samples(dtype: str, kernel: Kernel, image: bytes, count: int, cuts: int) -> list[LaunchSample]:
+    on = bench(dtype)
+    function, slots = on.load(kernel, image)
+    return [
+        sample_of(
+            kernel.program.config, launch, slots, _launch_us(on, kernel, function, slots, launch)
+        )
+        for launch in plan_samples(kernel, slots, count, cuts)
+    ]
+
+
+def _launch_us(
+    on: Bench, kernel: Kernel, function: ctypes.c_void_p, slots: int, launch: Launch
+) -> float:
+    one = on.launcher(kernel, function, slots, launch)
+    first = on.device.graph_us(one, 4, 1)
+    calls = max(4, min(_CALLS, int(_GRAPH_US / first)))
+    return on.device.graph_us(one, calls, _REPLAYS)

@@ -1,0 +1,73 @@
+"""From a candidate and its decisions to a tile program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import tvm
+from tvm import s_tir, tirx
+
+from moonpoly.autotune.candidates import Candidate
+from moonpoly.autotune.generate import MAIN
+from moonpoly.schedules.cuda import DECISIONS, PREFIX, consumers_of
+from moonpoly.tir_templates import template
+from moonpoly.tir_templates.wgmma.config import WgmmaConfig
+
+_LOADS = {"whole": "tma", "split": "tma", "strided": "strided"}
+_FLAGS = {field.name for field in fields(WgmmaConfig) if field.type == "bool"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """A tile program with its kernel's name.
+
+    Parameters
+    ----------
+    name
+        The kernel's name, which says all of its configuration.
+    config
+        What it is generated from.
+    """
+
+    name: str
+    config: WgmmaConfig
+
+
+def tile_module(candidate: Candidate) -> tvm.IRModule:
+    """Return the block that MetaSchedule schedules in place of the tile program."""
+    tile = candidate.tile
+    func = template(tile.family)(tile.um, tile.un, candidate.lanes, candidate.dtype)
+    return tvm.IRModule({MAIN: func})
+
+
+def program_of_trace(candidate: Candidate, isa: str, trace: Any) -> Program:
+    """Return the program of a trace in its JSON form."""
+    sch = s_tir.Schedule(tile_module(candidate))
+    s_tir.schedule.Trace.apply_json_to_schedule(trace, sch)
+    return program_of_schedule(candidate, isa, sch)
+
+
+def program_of_schedule(candidate: Candidate, isa: str, sch: s_tir.Schedule) -> Program:
+    """Return the program that the annotations of a schedule describe."""
+    annotations = sch.get(sch.get_sblock("multiply")).annotations
+    decided = {field: _plain(annotations[PREFIX + field]) for field in DECISIONS}
+    chosen: dict[str, Any] = {
+        field: bool(value) if field in _FLAGS else value for field, value in decided.items()
+    }
+    tile = candidate.tile
+    rows = tile.un if chosen["swapped"] else tile.um
+    config = WgmmaConfig(
+        um=tile.um,
+        un=tile.un,
+        consumers=2 if chosen["pingpong"] else consumers_of(rows),
+        loads=_LOADS[tile.family],
+        dtype=candidate.dtype,
+        out_dtype=candidate.dtype,
+        **chosen,
+    )
+    return Program(config.name(isa), config)
+
+
+def _plain(value: Any) -> int:
+    return int(value.value if isinstance(value, tirx.IntImm) else value)

@@ -1,0 +1,151 @@
+"""NVIDIA GPUs of compute capability 9.0 (H100, H200): which tile programs are worth trying.
+
+A tile program can't be scheduled by primitives; a schedule here samples its decisions and leaves
+them as annotations of the tile's block. What is possible follows from constraints: shared memory,
+registers, the depth of the ring (``WgmmaConfig.problems``). What is worth trying was measured:
+
+- tiles come in steps of 8 along one axis, so that some tile fills every multiprocessor exactly;
+- in ping-pong one warpgroup stores while the other multiplies, which pays for short reductions;
+- two or three small blocks on a multiprocessor hide each other's latencies;
+- blocks that share loads by multicast pay in places, with big tiles only;
+- a cut reduction pays for small outputs, with tiles up to 128 x 128.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache, partial
+from itertools import product
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+from moonpoly.tir_templates.wgmma.config import WgmmaConfig, deepest_ring
+
+from .space import Facts, SearchSpace, Tile
+
+if TYPE_CHECKING:
+    from tvm.s_tir import Schedule
+
+# Annotations of the tile's block: this and the name of a field of WgmmaConfig.
+PREFIX = "moonpoly."
+
+# In the order that they are sampled; the ring comes last because the others bound it.
+DECISIONS = ("swapped", "pingpong", "split", "cluster_p", "cluster_q", "blocks", "stages")
+
+# Columns of the tensor cores for each number of rows (of all consumers together).
+_WHOLE_COLUMNS = {
+    64: (*range(8, 65, 8), *range(72, 129, 8), *range(144, 257, 16)),
+    128: (8, 16, 24, 32, *range(40, 201, 8), 208, 224, 240, 256),
+    192: tuple(range(64, 193, 8)),
+    256: (8, 16, 32, 64, *range(80, 209, 8)),
+}
+_SPLIT_COLUMNS = {
+    64: (8, 16, 24, 32, 48, 64, 80, 96, 128, 160),
+    128: (16, 32, 48, 64, 80, 96, 112, 128, 160, 192),
+}
+_STRIDED_COLUMNS = {64: (16, 64), 128: (64,)}
+
+# More slots than this only make a kernel slower to start.
+_DEEPEST = 12
+# A shallower ring leaves the start of a kernel shorter; below this one, copies are not hidden.
+_SHALLOWEST = 3
+_MAX_BLOCKS = 4
+# Smaller tiles have nothing to gain from sharing loads.
+_MIN_SHARED_ITEMS = 64 * 96
+
+
+def schedule_tile(sch: Schedule, family: str) -> None:
+    """Sample the decisions of a tile program and leave them at the block."""
+    block = sch.get_sblock("multiply")
+    um, un, _ = (int(sch.get(loop).extent) for loop in sch.get_loops(block))
+    left = list(configs(Tile(family, um, un)))
+    for field in DECISIONS:
+        values = sorted({int(getattr(config, field)) for config in left})
+        sampled = sch.sample_categorical(values, [1.0 / len(values)] * len(values))
+        value = int(sch.get(sampled))
+        left = [config for config in left if int(getattr(config, field)) == value]
+        sch.annotate(block, PREFIX + field, sampled)
+
+
+@cache
+def configs(tile: Tile) -> tuple[WgmmaConfig, ...]:
+    """Return every program of a tile that can be built and is worth measuring."""
+    found = []
+    for swapped in (False, True):
+        rows, columns = (tile.un, tile.um) if swapped else (tile.um, tile.un)
+        if columns in _COLUMNS[tile.family].get(rows, ()):
+            found += list(_oriented(tile, swapped, rows))
+    return tuple(found)
+
+
+def _oriented(tile: Tile, swapped: bool, rows: int) -> Iterator[WgmmaConfig]:
+    whole = tile.family == "whole"
+    base = WgmmaConfig(
+        tile.um,
+        tile.un,
+        stages=_SHALLOWEST,
+        consumers=consumers_of(rows),
+        swapped=swapped,
+        split=not whole and tile.family != "strided",
+        loads={"whole": "tma", "split": "tma"}.get(tile.family, tile.family),
+    )
+    shared = tile.um * tile.un >= _MIN_SHARED_ITEMS
+    clusters = ((1, 1), (2, 1), (1, 2)) if whole and shared else ((1, 1),)
+    splits = (False, True) if tile.family == "strided" else (base.split,)
+    pingpong = (False, True) if whole and rows <= 128 else (False,)
+    for alternate, split, (p, q), blocks in product(
+        pingpong, splits, clusters, range(1, _MAX_BLOCKS + 1)
+    ):
+        config = replace(
+            base,
+            pingpong=alternate,
+            consumers=2 if alternate else base.consumers,
+            split=split,
+            cluster_p=p,
+            cluster_q=q,
+            blocks=blocks,
+        )
+        # Each of these hides latencies; together they were never better.
+        if blocks > 1 and (config.cluster > 1 or config.pingpong):
+            continue
+        deepest = deepest_ring(config, _DEEPEST)
+        if deepest >= _SHALLOWEST:
+            yield replace(config, stages=deepest)
+
+
+def consumers_of(rows: int) -> int:
+    """Return the warpgroups of a tile: 64 rows each, but two for the largest, of 128."""
+    return {64: 1, 128: 2, 192: 3, 256: 2}[rows]
+
+
+_COLUMNS = {
+    "whole": _WHOLE_COLUMNS,
+    "split": _SPLIT_COLUMNS,
+    "strided": _STRIDED_COLUMNS,
+}
+
+
+def _tiles() -> Iterable[Tile]:
+    """Return every tile, each once, in both orientations of the tensor cores."""
+    for family, by_rows in _COLUMNS.items():
+        sizes = {(rows, columns) for rows, several in by_rows.items() for columns in several}
+        for um, un in sorted(sizes | {(columns, rows) for rows, columns in sizes}):
+            tile = Tile(family, um, un)
+            if configs(tile):
+                yield tile
+
+
+_SCHEDULES: dict[str, Callable[[Schedule], None]] = {
+    family: partial(schedule_tile, family=family) for family in _COLUMNS
+}
+
+SM90A = SearchSpace(
+    Facts(isa="sm90a", registers=255, lanes=8, max_rows=256),
+    tuple(_tiles()),
+    MappingProxyType(_SCHEDULES),
+    DECISIONS,
+)
+
+# Clusters that may share one tile: partial sums of more are slower to add up than to make.
+MAX_SLICES = 16

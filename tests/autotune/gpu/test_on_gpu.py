@@ -1,0 +1,43 @@
+"""Kernels are right on a GPU: ragged shapes, cut reductions, the same bits twice.
+
+Run on a machine with a Hopper GPU: ``pytest -m gpu tests/autotune/gpu``.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from moonpoly.autotune.gpu.launch import Launch, bench
+from moonpoly.autotune.gpu.measure import checks
+from moonpoly.target import gpu_features
+
+from .conftest import KINDS
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif("sm_90" not in gpu_features(), reason="needs a Hopper GPU"),
+]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kernel_computes_what_numpy_does(compiled, kind):
+    kernels, image = compiled
+    on = bench("float16")
+    function, slots = on.load(kernels[kind], image)
+    config = kernels[kind].program.config
+    ragged = [Launch(1, 1, 8), Launch(config.um + 1, config.un - 1, 1000)]
+    for launch in (*checks(kernels[kind]), *ragged):
+        on.check(kernels[kind], function, slots, launch)
+
+
+@pytest.mark.parametrize("kind", ["split", "split-swapped", "strided"])
+def test_a_cut_reduction_gives_the_same_bits_twice(compiled, kind):
+    kernels, image = compiled
+    on = bench("float16")
+    function, slots = on.load(kernels[kind], image)
+    launch = Launch(100, 72, 5000, 8, 3)
+    results = []
+    for _ in range(5):
+        on.launcher(kernels[kind], function, slots, launch)()
+        results.append(on.result(launch).tobytes())
+    assert len(set(results)) == 1

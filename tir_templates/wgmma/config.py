@@ -1,0 +1,236 @@
+"""What a Hopper tile program is made of: sizes, warpgroups, and the layout of shared memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+# Elements of k in one stage of the ring: one row of 128 bytes, the widest swizzle.
+STEP = 64
+ITEM_BYTES = 2
+ROW_BYTES = STEP * ITEM_BYTES
+WARPGROUP = 128
+# Rows of one wgmma instruction.
+WGMMA_ROWS = 64
+
+# Shared memory that blocks of one multiprocessor have between them, and what each block is charged.
+SHARED_BYTES = 228 * 1024
+_RESERVED_BYTES = 1024
+# What one block may have at most.
+MAX_BLOCK_BYTES = 227 * 1024
+
+# Columns that an epilogue stages at a time, and the padding that keeps banks apart.
+STAGED = 64
+STAGED_PITCH = STAGED + 8
+
+# Named barriers; 0 is the whole block's.
+BARRIER_CONSUMERS, BARRIER_READY, BARRIER_LOADERS, BARRIER_WARPGROUP = 1, 2, 3, 4
+
+
+@dataclass(frozen=True)
+class WgmmaConfig:
+    """One tile program: C (m, n) = A (m, k) times B (n, k) transposed.
+
+    The tensor cores' own rows come in 64s, their columns in 8s. Where ``swapped``, rows of the
+    tensor cores are columns of C: the tile of an output with few rows. ``p`` and ``q`` name these
+    two axes in the code, whichever of m and n they are.
+
+    Parameters
+    ----------
+    um, un
+        The tile of C: rows and columns.
+    stages
+        Slots of the ring in shared memory, each 64 elements of k deep.
+    consumers
+        Warpgroups that multiply.
+    swapped
+        Whether p is n.
+    pingpong
+        Whether each of two consumers has a tile of its own, so that one stores while the other
+        multiplies. The tile is then one warpgroup's.
+    cluster_p, cluster_q
+        Blocks of a cluster that share what they load: along p they share the q operand.
+    split
+        Whether k is cut: the blocks of a cluster, and clusters, each take a slice of it.
+    blocks
+        Blocks that fit one multiprocessor.
+    loads
+        ``"tma"``, or ``"strided"``, which needs no alignment and takes any strides.
+    dtype, out_dtype
+        Of A and B, and of C.
+    """
+
+    um: int
+    un: int
+    stages: int
+    consumers: int = 1
+    swapped: bool = False
+    pingpong: bool = False
+    cluster_p: int = 1
+    cluster_q: int = 1
+    split: bool = False
+    blocks: int = 1
+    loads: str = "tma"
+    dtype: str = "float16"
+    out_dtype: str = "float16"
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tensor cores in the tile of one block (of one warpgroup, in ping-pong)."""
+        return self.un if self.swapped else self.um
+
+    @property
+    def columns(self) -> int:
+        """Columns of the tensor cores in a tile."""
+        return self.um if self.swapped else self.un
+
+    @property
+    def warpgroup_rows(self) -> int:
+        """Rows of one consumer."""
+        return self.rows if self.pingpong else self.rows // self.consumers
+
+    @property
+    def accumulators(self) -> int:
+        """Registers of a consumer's thread that hold sums."""
+        return self.warpgroup_rows // WGMMA_ROWS * self.columns // 2
+
+    @property
+    def cluster(self) -> int:
+        """Blocks of a cluster that share loads."""
+        return self.cluster_p * self.cluster_q
+
+    @property
+    def trades_registers(self) -> bool:
+        """Whether the producer gives registers to the consumers."""
+        return self.accumulators > (96 if self.pingpong or self.swapped else 128)
+
+    @property
+    def producer_threads(self) -> int:
+        """Threads that load: one of a warp issues every TMA; plain loads take eight warps."""
+        if self.loads == "strided":
+            return 2 * WARPGROUP
+        return WARPGROUP if self.trades_registers else 32
+
+    @property
+    def consumer_threads(self) -> int:
+        """Threads that multiply."""
+        return self.consumers * WARPGROUP
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return self.consumer_threads + self.producer_threads
+
+    @property
+    def p_bytes(self) -> int:
+        """Bytes of one stage of the operand along p."""
+        return self.rows * ROW_BYTES
+
+    @property
+    def q_bytes(self) -> int:
+        """Bytes of one stage of the operand along q."""
+        return self.columns * ROW_BYTES
+
+    @property
+    def q_offset(self) -> int:
+        """Where the stages of the operand along q begin."""
+        return self.stages * self.p_bytes
+
+    @property
+    def barrier_offset(self) -> int:
+        """Where the barriers begin: full and empty for each stage, two for the order."""
+        return self.q_offset + self.stages * self.q_bytes
+
+    @property
+    def staging_offset(self) -> int:
+        """Where results are staged. Partial sums lie where the ring was."""
+        return 0 if self.split else -(-(self.barrier_offset + 16 * self.stages + 32) // 128) * 128
+
+    @property
+    def sum_pitch(self) -> int:
+        """Floats from one row of staged partial sums to the next."""
+        return self.un + 4
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block."""
+        ring = self.barrier_offset + 16 * self.stages + 32
+        if self.split or self.out_dtype == "float32":
+            return ring
+        return self.staging_offset + self.consumers * WGMMA_ROWS * STAGED_PITCH * ITEM_BYTES
+
+    @property
+    def box_x(self) -> int:
+        """Rows that one tensor copy brings of the operand along p."""
+        return self.rows // self.cluster_q
+
+    @property
+    def box_y(self) -> int:
+        """Rows that one tensor copy brings of the operand along q."""
+        return self.columns // self.cluster_p
+
+    def problems(self) -> list[str]:
+        """Return why this can't be built; nothing if it can."""
+        found = []
+        if self.warpgroup_rows % WGMMA_ROWS or self.warpgroup_rows == 0:
+            found.append(f"{self.warpgroup_rows} rows of a warpgroup are no multiple of 64")
+        if self.columns % 8 or not 8 <= self.columns <= 256:
+            found.append(f"{self.columns} columns are no multiple of 8 up to 256")
+        limit = {1: 208, 2: 208, 3: 112}.get(self.consumers, 0)
+        if self.accumulators > limit:
+            found.append(f"{self.accumulators} accumulators of a thread, at most {limit}")
+        if self.shared_bytes > MAX_BLOCK_BYTES:
+            found.append(f"{self.shared_bytes} bytes of shared memory of {MAX_BLOCK_BYTES}")
+        if self.blocks * (self.shared_bytes + _RESERVED_BYTES) > SHARED_BYTES:
+            found.append(f"{self.blocks} blocks don't fit the shared memory")
+        if self.blocks > 1 and self.blocks * self.threads * self.registers_needed > 65536:
+            found.append(f"{self.blocks} blocks don't fit the registers")
+        if self.rows % self.cluster_q or self.columns % self.cluster_p:
+            found.append("the cluster does not divide the tile")
+        if self.pingpong and (self.consumers != 2 or self.split):
+            found.append("ping-pong takes two consumers and whole reductions")
+        if self.split and (self.cluster > 1 or self.sum_bytes > self.barrier_offset):
+            found.append("partial sums don't fit the ring, or its blocks share loads")
+        if self.loads == "strided" and (self.cluster > 1 or self.trades_registers):
+            found.append("plain loads can't be shared and need their registers")
+        if self.trades_registers and self.blocks > 1:
+            found.append("registers can be traded only in a block that is alone")
+        return found
+
+    @property
+    def sum_bytes(self) -> int:
+        """Bytes of a tile of partial sums in shared memory."""
+        return self.um * self.sum_pitch * 4
+
+    @property
+    def registers_needed(self) -> int:
+        """Registers of a thread, about: the sums and what moves them."""
+        return max(64, self.accumulators + 48)
+
+    def name(self, isa: str) -> str:
+        """Return the kernel's name: what it computes, on what, and how."""
+        short = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
+        parts = [
+            f"gemm_{short[self.dtype]}_{isa}_{self.um}x{self.un}x{STEP}",
+            f"s{self.stages}w{self.consumers}b{self.blocks}",
+        ]
+        flags = (
+            ("t" if self.swapped else "")
+            + ("p" if self.pingpong else "")
+            + ("k" if self.split else "")
+            + ("u" if self.loads == "strided" else "")
+        )
+        if flags:
+            parts.append(flags)
+        if self.cluster > 1:
+            parts.append(f"c{self.cluster_p}{self.cluster_q}")
+        if self.out_dtype != self.dtype:
+            parts.append(short[self.out_dtype])
+        return "_".join(parts)
+
+
+def deepest_ring(config: WgmmaConfig, limit: int) -> int:
+    """Return the most stages, at most ``limit``, that leave room for all blocks; 0 for none."""
+    fits = [
+        stages for stages in range(2, limit + 1) if not replace(config, stages=stages).problems()
+    ]
+    return max(fits, default=0)

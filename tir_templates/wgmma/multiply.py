@@ -1,0 +1,111 @@
+"""A consumer's main loop: tensor cores over the ring, one step of k behind the slot it frees."""
+
+from __future__ import annotations
+
+from tvm.script import tirx as T
+
+from .config import ITEM_BYTES, ROW_BYTES, STEP, WGMMA_ROWS, WgmmaConfig
+
+# Descriptors count in units of 16 bytes; one instruction takes 16 elements of k.
+_UNIT = 16
+_DEPTH = 16
+
+# The compiler must neither move a read of the sums over the wait nor keep copies of them.
+_FENCE = """__forceinline__ __device__ void accumulator_fence(float& r) {
+  asm volatile("" : "+f"(r) :: "memory");
+}
+"""
+
+
+def fence(c: WgmmaConfig):
+    """Return an inline function that pins the sums in their registers."""
+    count = c.accumulators
+
+    @T.inline
+    def pin(sums):
+        for i in T.unroll(count):
+            T.evaluate(T.cuda.func_call("accumulator_fence", sums[i], source_code=_FENCE))
+
+    return pin
+
+
+def release(c: WgmmaConfig):
+    """Return an inline function that tells the producers of a slot that it is free."""
+
+    @T.inline
+    def free(empty, slot, tid, rank):
+        if c.cluster == 1:
+            if tid == 0:
+                T.ptx.mbarrier.arrive.shared.b64(empty.ptr_to([slot]), T.uint32(1))
+        else:
+            # Every block that wrote into this slot: those of its column and of its row.
+            if tid < c.cluster_p + c.cluster_q - 1:
+                row: T.let = T.truncdiv(rank, c.cluster_p)
+                peer: T.let = T.if_then_else(
+                    tid < c.cluster_p,
+                    row * c.cluster_p + tid,
+                    T.truncmod(row + (tid - c.cluster_p) + 1, c.cluster_q) * c.cluster_p
+                    + T.truncmod(rank, c.cluster_p),
+                )
+                remote = T.alloc_local([1], "uint32")
+                T.ptx.mapa.shared__cluster.u32(
+                    remote[0],
+                    T.cuda.cvta_generic_to_shared(empty.ptr_to([slot])),
+                    T.cast(peer, "uint32"),
+                )
+                T.ptx.mbarrier.arrive.shared__cluster.b64(remote[0])
+
+    return free
+
+
+def multiply(c: WgmmaConfig):
+    """Return an inline function that adds the products of ``steps`` slots to ``sums``.
+
+    The last slot is left to be freed by the caller, after it has waited for the last products.
+    """
+    per_instruction = c.columns // 2
+    blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
+    short = {"float16": "f16", "bfloat16": "bf16"}[c.dtype]
+    instruction = f"wgmma.mma_async.sync.aligned.m64n{c.columns}k16.f32.{short}.{short}"
+    pin, free = fence(c), release(c)
+
+    @T.inline
+    def run(full, empty, p_descriptor, q_descriptor, sums, ring, last_slot, steps, tid, rank):
+        for step in T.serial(steps):
+            T.cuda.mbarrier_wait(full.ptr_to([ring[0]]), ring[1])
+            pin(sums)
+            T.ptx.wgmma.fence.sync.aligned()
+            for part in T.unroll(STEP // _DEPTH):
+                for block in T.unroll(blocks_of_rows):
+                    T.ptx[instruction](
+                        *[sums[block * per_instruction + i] for i in range(per_instruction)],
+                        p_descriptor
+                        + T.cast(
+                            ring[0] * (c.p_bytes // _UNIT)
+                            + block * (WGMMA_ROWS * ROW_BYTES // _UNIT)
+                            + part * (_DEPTH * ITEM_BYTES // _UNIT),
+                            "uint64",
+                        ),
+                        q_descriptor
+                        + T.cast(
+                            ring[0] * (c.q_bytes // _UNIT) + part * (_DEPTH * ITEM_BYTES // _UNIT),
+                            "uint64",
+                        ),
+                        (step > 0 if part == 0 else True),
+                        1,
+                        1,
+                        0,
+                        0,
+                    )
+            T.ptx.wgmma.commit_group.sync.aligned()
+            pin(sums)
+            T.ptx.wgmma.wait_group.sync.aligned(1)
+            if step > 0:
+                free(empty, last_slot[0], tid, rank)
+            last_slot[0] = ring[0]
+            ring[0] = ring[0] + 1
+            if ring[0] == c.stages:
+                ring[0] = 0
+                ring[1] = ring[1] ^ 1
+
+    return run

@@ -1,0 +1,187 @@
+"""The epilogue of a cut reduction: blocks of a cluster, then clusters, add up their partial sums.
+
+The order of every addition is fixed, so the same call gives the same bits.
+"""
+
+from __future__ import annotations
+
+from tvm.script import tirx as T
+
+from .config import BARRIER_CONSUMERS, WGMMA_ROWS, WgmmaConfig
+
+_ARRIVE = """__forceinline__ __device__ int arrive_last(int* counter, int count) {
+  __threadfence();
+  const int last = atomicAdd(counter, 1) == count - 1;
+  if (last) atomicExch(counter, 0);
+  __threadfence();
+  return last;
+}
+"""
+
+
+def stage_sums(c: WgmmaConfig):
+    """Return an inline function that writes one consumer's sums to shared memory, as rows of C."""
+    blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
+    per_block = c.columns // 2
+
+    @T.inline
+    def write(partial, sums, warp, wg, lane):
+        for block in T.unroll(blocks_of_rows):
+            for half in T.unroll(2):
+                p: T.let = (
+                    wg * c.warpgroup_rows
+                    + block * WGMMA_ROWS
+                    + T.truncmod(warp, 4) * 16
+                    + half * 8
+                    + T.truncdiv(lane, 4)
+                )
+                for group in T.unroll(c.columns // 8):
+                    if c.swapped:
+                        for i in T.unroll(2):
+                            partial[group * 8 + T.truncmod(lane, 4) * 2 + i, p] = sums[
+                                block * per_block + group * 4 + half * 2 + i
+                            ]
+                    else:
+                        T.ptx["st.shared.v2.f32"](
+                            partial.ptr_to([p, group * 8 + T.truncmod(lane, 4) * 2]),
+                            sums[block * per_block + group * 4 + half * 2],
+                            sums[block * per_block + group * 4 + half * 2 + 1],
+                        )
+
+    return write
+
+
+def reduce(c: WgmmaConfig):
+    """Return an inline function that sums a tile over its blocks and writes it to C.
+
+    A block takes a share of the tile. With several slices it leaves its share in ``workspace`` and
+    the last of them to arrive adds up all.
+    """
+    quads_of_row = c.un // 4
+    quads = c.um * quads_of_row
+    threads = c.consumer_threads
+
+    @T.inline
+    def run(
+        C,
+        partial,
+        flag,
+        workspace,
+        counters,
+        tile,
+        tiles,
+        top,
+        left,
+        rank,
+        cluster,
+        slice_,
+        slices,
+        tx,
+        m,
+        n,
+        ldc,
+        vector,
+    ):
+        total = T.alloc_local([4], "float32")
+        value = T.alloc_local([4], "float32")
+        address = T.alloc_local([1], "uint32")
+        packed = T.alloc_local([2], "uint32")
+        begin: T.let = T.truncdiv(rank * quads, cluster)
+        end: T.let = T.truncdiv((rank + 1) * quads, cluster)
+        for i in T.serial(T.truncdiv(end - begin + threads - 1, threads)):
+            quad: T.let = begin + i * threads + tx
+            row: T.let = T.truncdiv(quad, quads_of_row)
+            column: T.let = T.truncmod(quad, quads_of_row) * 4
+            if quad < end and top + row < m and left + column < n:
+                for u in T.unroll(4):
+                    total[u] = T.float32(0)
+                for r in T.serial(cluster):
+                    T.ptx.mapa.shared__cluster.u32(
+                        address[0],
+                        T.cuda.cvta_generic_to_shared(partial.ptr_to([row, column])),
+                        T.cast(r, "uint32"),
+                    )
+                    T.ptx["ld.shared::cluster.v4.f32"](
+                        value[0], value[1], value[2], value[3], address[0]
+                    )
+                    for u in T.unroll(4):
+                        total[u] = total[u] + value[u]
+                if slices > 1:
+                    T.ptx["st.global.v4.f32"](
+                        workspace.ptr_to(
+                            [T.cast(slice_ * tiles + tile, "int64") * (4 * quads) + quad * 4]
+                        ),
+                        total[0],
+                        total[1],
+                        total[2],
+                        total[3],
+                    )
+                else:
+                    _write_quad(c, C, total, packed, top + row, left + column, n, ldc, vector)
+        if slices > 1:
+            T.ptx.bar.sync(BARRIER_CONSUMERS, threads)
+            if tx == 0:
+                flag[0] = T.cuda.func_call(
+                    "arrive_last",
+                    counters.ptr_to([tile * cluster + rank]),
+                    slices,
+                    source_code=_ARRIVE,
+                    return_type="int32",
+                )
+            T.ptx.bar.sync(BARRIER_CONSUMERS, threads)
+            if flag[0] != 0:
+                for i in T.serial(T.truncdiv(end - begin + threads - 1, threads)):
+                    quad: T.let = begin + i * threads + tx
+                    row: T.let = T.truncdiv(quad, quads_of_row)
+                    column: T.let = T.truncmod(quad, quads_of_row) * 4
+                    if quad < end and top + row < m and left + column < n:
+                        for u in T.unroll(4):
+                            total[u] = T.float32(0)
+                        for s in T.serial(slices):
+                            T.ptx["ld.global.cg.v4.f32"](
+                                value[0],
+                                value[1],
+                                value[2],
+                                value[3],
+                                workspace.ptr_to(
+                                    [T.cast(s * tiles + tile, "int64") * (4 * quads) + quad * 4]
+                                ),
+                            )
+                            for u in T.unroll(4):
+                                total[u] = total[u] + value[u]
+                        _write_quad(c, C, total, packed, top + row, left + column, n, ldc, vector)
+
+    return run
+
+
+@T.inline
+def _write_quad(c, C, total, packed, row, column, n, ldc, vector):
+    """Write four columns of a row of C that begin inside of it."""
+    if c.out_dtype == "float32":
+        if vector > 2:
+            T.ptx["st.global.v4.f32"](
+                C.ptr_to([T.cast(row, "int64") * ldc + column]),
+                total[0],
+                total[1],
+                total[2],
+                total[3],
+            )
+        else:
+            for u in T.unroll(4):
+                if column + u < n:
+                    C[T.cast(row, "int64") * ldc + (column + u)] = total[u]
+    else:
+        if vector > 2:
+            if c.out_dtype == "float16":
+                T.ptx["cvt.rn.f16x2.f32"](packed[0], total[1], total[0])
+                T.ptx["cvt.rn.f16x2.f32"](packed[1], total[3], total[2])
+            else:
+                T.ptx["cvt.rn.bf16x2.f32"](packed[0], total[1], total[0])
+                T.ptx["cvt.rn.bf16x2.f32"](packed[1], total[3], total[2])
+            T.ptx["st.global.v2.b32"](
+                C.ptr_to([T.cast(row, "int64") * ldc + column]), packed[0], packed[1]
+            )
+        else:
+            for u in T.unroll(4):
+                if column + u < n:
+                    C[T.cast(row, "int64") * ldc + (column + u)] = T.cast(total[u], c.out_dtype)

@@ -1,0 +1,245 @@
+"""The epilogue of a whole reduction: sums to C, through shared memory where C has their width.
+
+Fragments of the tensor cores are 8 columns wide; staged, a warp writes whole rows of 128 bytes.
+"""
+
+from __future__ import annotations
+
+from tvm.script import tirx as T
+
+from .config import BARRIER_WARPGROUP, STAGED, WARPGROUP, WGMMA_ROWS, WgmmaConfig
+
+_WARP_ROWS = 16
+_MATRIX = 8
+
+
+def store(c: WgmmaConfig):
+    """Return an inline function that writes one consumer's sums to C."""
+    if c.out_dtype == "float32":
+        return _store_float32(c)
+    return _store_swapped(c) if c.swapped else _store_rows(c)
+
+
+def _convert(c: WgmmaConfig) -> str:
+    return {"float16": "cvt.rn.f16x2.f32", "bfloat16": "cvt.rn.bf16x2.f32"}[c.out_dtype]
+
+
+def _store_rows(c: WgmmaConfig):
+    """p is m: a warp's 16 rows are its own, no other warp waits."""
+    width = min(STAGED, c.columns)
+    chunks = -(-c.columns // width)
+    blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
+    per_block = c.columns // 2
+    convert = _convert(c)
+
+    @T.inline
+    def write(C, staged, sums, at, wg, warp, lane, m, n, ldc, vector):
+        packed = T.alloc_local([4], "uint32")
+        own: T.let = warp * _WARP_ROWS
+        for block in T.unroll(blocks_of_rows):
+            top: T.let = at[0] + block * WGMMA_ROWS + T.truncmod(warp, 4) * _WARP_ROWS
+            for chunk in T.unroll(chunks):
+                T.cuda.warp_sync()
+                for pair in T.unroll(width // (2 * _MATRIX)):
+                    if chunk * width + pair * 16 + 16 <= c.columns:
+                        for r in T.unroll(4):
+                            T.ptx[convert](
+                                packed[r],
+                                sums[
+                                    block * per_block + chunk * (width // 2) + pair * 8 + r * 2 + 1
+                                ],
+                                sums[block * per_block + chunk * (width // 2) + pair * 8 + r * 2],
+                            )
+                        T.ptx["stmatrix.sync.aligned.m8n8.x4.shared.b16"](
+                            staged.ptr_to(
+                                [own + T.truncmod(lane, 16), pair * 16 + T.truncdiv(lane, 16) * 8]
+                            ),
+                            packed[0],
+                            packed[1],
+                            packed[2],
+                            packed[3],
+                        )
+                if c.columns % 16 != 0 and chunk == chunks - 1:
+                    for r in T.unroll(2):
+                        T.ptx[convert](
+                            packed[r],
+                            sums[block * per_block + per_block - 4 + r * 2 + 1],
+                            sums[block * per_block + per_block - 4 + r * 2],
+                        )
+                    T.ptx["stmatrix.sync.aligned.m8n8.x2.shared.b16"](
+                        staged.ptr_to(
+                            [own + T.truncmod(lane, 16), c.columns - 8 - (chunks - 1) * width]
+                        ),
+                        packed[0],
+                        packed[1],
+                    )
+                T.cuda.warp_sync()
+                _copy_rows(
+                    c,
+                    C,
+                    staged,
+                    packed,
+                    own,
+                    top,
+                    at[1] + chunk * width,
+                    lane,
+                    m,
+                    T.min(n, at[1] + c.columns),
+                    ldc,
+                    vector,
+                    _WARP_ROWS,
+                    width,
+                    32,
+                )
+
+    return write
+
+
+def _store_swapped(c: WgmmaConfig):
+    """p is n: a warpgroup stages 64 columns of C, transposed, and writes rows of them."""
+    height = min(STAGED, c.columns)
+    chunks = -(-c.columns // height)
+    blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
+    per_block = c.columns // 2
+    convert = _convert(c)
+
+    @T.inline
+    def write(C, staged, sums, at, wg, warp, lane, m, n, ldc, vector):
+        packed = T.alloc_local([4], "uint32")
+        tid: T.let = T.truncmod(warp, 4) * 32 + lane
+        for block in T.unroll(blocks_of_rows):
+            for chunk in T.unroll(chunks):
+                T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
+                for group in T.unroll(height // _MATRIX):
+                    if chunk * height + group * 8 + 8 <= c.columns:
+                        for r in T.unroll(2):
+                            T.ptx[convert](
+                                packed[r],
+                                sums[
+                                    block * per_block
+                                    + chunk * (height // 2)
+                                    + group * 4
+                                    + r * 2
+                                    + 1
+                                ],
+                                sums[block * per_block + chunk * (height // 2) + group * 4 + r * 2],
+                            )
+                        T.ptx["stmatrix.sync.aligned.m8n8.x2.trans.shared.b16"](
+                            staged.ptr_to(
+                                [
+                                    wg * WGMMA_ROWS + group * 8 + T.truncmod(lane, 8),
+                                    T.truncmod(warp, 4) * _WARP_ROWS
+                                    + T.truncmod(T.truncdiv(lane, 8), 2) * 8,
+                                ]
+                            ),
+                            packed[0],
+                            packed[1],
+                        )
+                T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
+                _copy_rows(
+                    c,
+                    C,
+                    staged,
+                    packed,
+                    wg * WGMMA_ROWS,
+                    at[1] + chunk * height,
+                    at[0] + block * WGMMA_ROWS,
+                    tid,
+                    T.min(m, at[1] + c.columns),
+                    n,
+                    ldc,
+                    vector,
+                    height,
+                    STAGED,
+                    WARPGROUP,
+                )
+
+    return write
+
+
+@T.inline
+def _copy_rows(
+    c,
+    C,
+    staged,
+    packed,
+    first,
+    row,
+    column,
+    tid,
+    row_end,
+    column_end,
+    ldc,
+    vector,
+    height,
+    width,
+    threads,
+):
+    """Copy a staged block to C, as wide as the alignment of C allows."""
+    if vector == 8:
+        for i in T.unroll(-(-height * (width // 8) // threads)):
+            item: T.let = i * threads + tid
+            r: T.let = T.truncdiv(item, width // 8)
+            q: T.let = T.truncmod(item, width // 8) * 8
+            if item < height * (width // 8) and row + r < row_end and column + q < column_end:
+                T.ptx["ld.shared.v4.b32"](
+                    packed[0], packed[1], packed[2], packed[3], staged.ptr_to([first + r, q])
+                )
+                T.ptx["st.global.v4.b32"](
+                    C.ptr_to([T.cast(row + r, "int64") * ldc + (column + q)]),
+                    packed[0],
+                    packed[1],
+                    packed[2],
+                    packed[3],
+                )
+    else:
+        if vector == 2:
+            for i in T.serial(-(-height * (width // 2) // threads)):
+                item: T.let = i * threads + tid
+                r: T.let = T.truncdiv(item, width // 2)
+                q: T.let = T.truncmod(item, width // 2) * 2
+                if item < height * (width // 2) and row + r < row_end and column + q < column_end:
+                    T.ptx["ld.shared.b32"](packed[0], staged.ptr_to([first + r, q]))
+                    T.ptx["st.global.b32"](
+                        C.ptr_to([T.cast(row + r, "int64") * ldc + (column + q)]), packed[0]
+                    )
+        else:
+            for i in T.serial(-(-height * width // threads)):
+                item: T.let = i * threads + tid
+                r: T.let = T.truncdiv(item, width)
+                q: T.let = T.truncmod(item, width)
+                if item < height * width and row + r < row_end and column + q < column_end:
+                    C[T.cast(row + r, "int64") * ldc + (column + q)] = staged[first + r, q]
+
+
+def _store_float32(c: WgmmaConfig):
+    """Straight from the registers: a quad of lanes writes a sector of a row."""
+    blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
+    per_block = c.columns // 2
+
+    @T.inline
+    def write(C, staged, sums, at, wg, warp, lane, m, n, ldc, vector):
+        for block in T.unroll(blocks_of_rows):
+            for half in T.unroll(2):
+                p: T.let = (
+                    at[0]
+                    + block * WGMMA_ROWS
+                    + T.truncmod(warp, 4) * _WARP_ROWS
+                    + half * 8
+                    + T.truncdiv(lane, 4)
+                )
+                for group in T.unroll(c.columns // _MATRIX):
+                    for i in T.unroll(2):
+                        q: T.let = at[1] + group * 8 + T.truncmod(lane, 4) * 2 + i
+                        if c.swapped:
+                            if q < m and p < n:
+                                C[T.cast(q, "int64") * ldc + p] = sums[
+                                    block * per_block + group * 4 + half * 2 + i
+                                ]
+                        else:
+                            if p < m and q < n:
+                                C[T.cast(p, "int64") * ldc + q] = sums[
+                                    block * per_block + group * 4 + half * 2 + i
+                                ]
+
+    return write
