@@ -135,9 +135,9 @@ _TARGETS = (
 )
 
 
-def target_names() -> tuple[str, ...]:
-    """Return the names of all targets, the most capable first."""
-    return tuple(target.name for target in _TARGETS)
+def target_names(kind: str | None = None) -> tuple[str, ...]:
+    """Return the names of all targets, or of those of one TVM kind, the most capable first."""
+    return tuple(target.name for target in _TARGETS if kind in (None, target.kind))
 
 
 def host_target() -> Target:

@@ -13,7 +13,7 @@ from moonpoly.target import Target, target_names
 from moonpoly.workload import Workload
 
 
-@pytest.mark.parametrize("name", target_names())
+@pytest.mark.parametrize("name", target_names("llvm"))
 def test_every_tile_fits_in_the_registers(name):
     facts = search_space(name).facts
     for tile in search_space(name).tiles:
@@ -25,7 +25,7 @@ def test_every_tile_fits_in_the_registers(name):
             assert tile.um * tile.un + min(tile.um, tile.un) < facts.registers
 
 
-@pytest.mark.parametrize("name", target_names())
+@pytest.mark.parametrize("name", target_names("llvm"))
 def test_the_lanes_are_the_targets(name):
     assert search_space(name).facts.lanes == Target.parse(name).vector_lanes["float32"]
 
