@@ -128,3 +128,17 @@ def test_rms_normalization(rng, axis, shape):
     )
     for n in (1, 7):
         pair.assert_close(BOUND, x=normal(rng, n, 6, 5))
+
+
+@pytest.mark.parametrize("mode", ["linear", "circular"])
+@pytest.mark.parametrize("placed", [False, True])
+def test_tensor_scatter(rng, mode, placed):
+    inputs = {"cache": (F32, ["b", 2, "t", 5]), "update": (F32, ["b", 2, "s", 5])}
+    if placed:
+        inputs["begin"] = (np.int64, ["b"])
+    pair = Pair(node_model("TensorScatter", inputs, opset=24, mode=mode), by_reference=True)
+    for b, t, s in ((1, 1, 1), (3, 9, 4)):
+        feeds = {"cache": normal(rng, b, 2, t, 5), "update": normal(rng, b, 2, s, 5)}
+        if placed:
+            feeds["begin"] = rng.integers(0, t if mode == "circular" else t - s + 1, b)
+        pair.assert_close(0.0, **feeds)

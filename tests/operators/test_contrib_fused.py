@@ -104,3 +104,31 @@ def test_embed_layer_normalization(rng, segments):
         if segments:
             feeds["segment"] = rng.integers(0, 2, (n, s))
         pair.assert_close(BOUND, **{key: value.astype(np.int32) for key, value in feeds.items()})
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(("bits", "block"), [(4, 32), (4, 16), (8, 32)])
+def test_products_with_packed_weights(rng, bits, block, zeros):
+    n, k = 24, 80
+    blocks = -(-k // block)
+    constants = {
+        "w": rng.integers(0, 256, (n, blocks, block * bits // 8)).astype(np.uint8),
+        "s": rng.random((n, blocks)).astype(F32),
+    }
+    if zeros:
+        constants["z"] = rng.integers(0, 256, (n, -(-blocks * bits // 8))).astype(np.uint8)
+    pair = Pair(
+        node_model(
+            "MatMulNBits",
+            {"x": (F32, ["m", "s", k])},
+            constants=constants,
+            domain=DOMAIN,
+            N=n,
+            K=k,
+            bits=bits,
+            block_size=block,
+            accuracy_level=1,
+        )
+    )
+    for m, s in SIZES:
+        pair.assert_close(BOUND, x=normal(rng, m, s, k))

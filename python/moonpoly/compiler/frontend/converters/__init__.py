@@ -5,6 +5,7 @@ They stand where TVM's converter takes an operator apart badly, or where it has 
 
 from moonpoly.compiler.frontend.converters import (
     attention,
+    cache,
     contrib_activation,
     contrib_attention,
     contrib_matmul,
@@ -17,6 +18,7 @@ from moonpoly.compiler.frontend.converters import (
     grouped_attention,
     indexing,
     integer_products,
+    packed_weights,
     quantization,
     recurrent,
     reduction,
@@ -31,6 +33,7 @@ from moonpoly.compiler.frontend.converters.registry import Converted, converts, 
 __all__ = [
     "Converted",
     "attention",
+    "cache",
     "contrib_activation",
     "contrib_attention",
     "contrib_matmul",
@@ -45,6 +48,7 @@ __all__ = [
     "grouped_attention",
     "indexing",
     "integer_products",
+    "packed_weights",
     "quantization",
     "recurrent",
     "reduction",
