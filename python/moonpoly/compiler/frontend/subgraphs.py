@@ -12,23 +12,31 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import relax
 
+from moonpoly.compiler.frontend.equalities import Broadcasts
 from moonpoly.compiler.frontend.values import Value
 
 
 class Frame:
-    """What a function under construction takes from outside.
+    """What belongs to one function under construction, and what it takes from outside.
 
     Parameters
     ----------
     base
-        How many scopes lie outside the function.
+        How many graphs lie outside the function.
+    broadcasts
+        The dimensions that were found by broadcasting within.
     """
 
-    def __init__(self, base: int) -> None:
+    def __init__(self, base: int, broadcasts: Broadcasts) -> None:
         self.base = base
+        self.broadcasts = broadcasts
+        # Elements that were laid down in memory, and tensors whose elements were read.
+        self.laid_down: dict[Value, relax.Expr] = {}
+        self.read: dict[Value, np.ndarray] = {}
         self.captured: dict[Value, relax.Var] = {}
         # Symbolic dimensions that are defined within; nothing outside may name them.
         self.dims: set[tvm.tirx.Var] = set()

@@ -12,14 +12,12 @@ import tvm
 from tvm import relax
 
 from moonpoly.compiler.frontend.context import Context
-from moonpoly.compiler.frontend.converters import find_converter
+from moonpoly.compiler.frontend.convert import convert_node
 from moonpoly.compiler.frontend.equalities import Broadcasts, Equalities
-from moonpoly.compiler.frontend.fallback import convert_with_tvm, known_operators, shape_operand
-from moonpoly.compiler.frontend.fold import fold_node
 from moonpoly.compiler.frontend.labels import RESULT_SUFFIX, node_label
-from moonpoly.compiler.frontend.operands import fit_operands
+from moonpoly.compiler.frontend.scopes import Scopes
 from moonpoly.compiler.frontend.subgraphs import Body, Frame, renew_variables
-from moonpoly.compiler.frontend.symbolic import Symbols, evaluate_node, lay_down, read_integers
+from moonpoly.compiler.frontend.symbolic import Symbols, lay_down, read_integers
 from moonpoly.compiler.frontend.unify import begin_with_checks, check_equal
 from moonpoly.compiler.frontend.values import Integer, Outline, Value, is_symbolic
 from moonpoly.error import ModelError, MoonPolyError, UnsupportedError
@@ -50,18 +48,19 @@ class GraphWalk:
     def __init__(self, opsets: Mapping[str, int], equalities: Equalities) -> None:
         self.bb = relax.BlockBuilder()
         self.symbols = Symbols()
-        self.broadcasts = Broadcasts(equalities, self.symbols)
         self._equalities = equalities
         self._opsets = opsets
-        self._scopes: list[dict[str, Value]] = [{}]
-        # The functions of subgraphs that are under construction, outermost first.
-        self._frames: list[Frame] = []
-        # Elements that were laid down in memory by the function under construction.
-        self._laid_down: dict[Value, relax.Expr] = {}
-        # Tensors whose elements it has read.
-        self._read: dict[Value, np.ndarray] = {}
+        self._scopes = Scopes(self._new_frame(0))
         self._failures: list[str] = []
         self._last_label = ""
+
+    def _new_frame(self, base: int) -> Frame:
+        return Frame(base, Broadcasts(self._equalities, self.symbols))
+
+    @property
+    def broadcasts(self) -> Broadcasts:
+        """The dimensions that were found by broadcasting in the function under construction."""
+        return self._scopes.frame.broadcasts
 
     def opset(self, domain: str) -> int:
         """Return the version of ``domain`` in this model."""
@@ -82,7 +81,7 @@ class GraphWalk:
         for param in params:
             for dim in tvm.relax.analysis.tir_vars_in_type(param.ty):
                 self.symbols.declare(dim, self._equalities.bound(dim), is_input=True)
-            self._scopes[-1][param.name] = Value(expr=param)
+            self._scopes.define({param.name: Value(expr=param)})
         error: MoonPolyError | None = None
         with self.bb.function("main", params=list(params)):
             with self.bb.dataflow():
@@ -114,13 +113,14 @@ class GraphWalk:
         self, graph: onnx.GraphProto, bindings: Mapping[str, Value], label: str
     ) -> list[Value]:
         """Import a node's subgraph in place; it sees the values of the graphs around it."""
-        self._scopes.append(dict(bindings))
-        try:
-            self._define_initializers(graph)
-            self._nodes(graph, f"{label}/")
-            return [self._lookup(out.name, label) for out in graph.output]
-        finally:
-            self._scopes.pop()
+        with self._scopes.graph():
+            self._scopes.define(bindings)
+            return self._walk(graph, label)
+
+    def _walk(self, graph: onnx.GraphProto, label: str) -> list[Value]:
+        self._define_initializers(graph)
+        self._nodes(graph, f"{label}/")
+        return [self._lookup(out.name, label) for out in graph.output]
 
     def body(
         self, graph: onnx.GraphProto, inputs: Sequence[Outline | str], label: str
@@ -130,32 +130,20 @@ class GraphWalk:
         An input that is given by a name is an integer, which is a symbol of that name within.
         Returns None if something in it can't be imported, which is remembered.
         """
-        frame = Frame(base=len(self._scopes))
-        laid_down, self._laid_down = self._laid_down, {}
-        read, self._read = self._read, {}
-        broadcasts = self.broadcasts
-        self.broadcasts = Broadcasts(self._equalities, self.symbols)
-        self._frames.append(frame)
-        self.bb._begin_dataflow_block()
-        params, scope = [], {}
-        for info, each in zip(graph.input, inputs, strict=True):
-            param, scope[info.name] = self._parameter(info, each)
-            params.append(param)
-        self._scopes.append(scope)
-        result = None
-        try:
-            self._define_initializers(graph)
-            self._nodes(graph, f"{label}/")
-            results = [self._lookup(out.name, label) for out in graph.output]
-            if not any(value.is_lost for value in results):
-                result = self.bb.emit_output(relax.Tuple([self.tensor(v) for v in results]))
-        finally:
-            block = self.bb._end_block()
-            self._scopes.pop()
-            self._frames.pop()
-            self._laid_down = laid_down
-            self._read = read
-            self.broadcasts = broadcasts
+        frame = self._new_frame(self._scopes.depth)
+        params, result = [], None
+        with self._scopes.function(frame):
+            self.bb._begin_dataflow_block()
+            try:
+                for info, each in zip(graph.input, inputs, strict=True):
+                    param, value = self._parameter(info, each)
+                    params.append(param)
+                    self._scopes.define({info.name: value})
+                results = self._walk(graph, label)
+                if not any(value.is_lost for value in results):
+                    result = self.bb.emit_output(relax.Tuple([self.tensor(v) for v in results]))
+            finally:
+                block = self.bb._end_block()
         return None if result is None else Body(params, block, result, results, frame)
 
     def _parameter(
@@ -197,17 +185,19 @@ class GraphWalk:
             value.expr = relax.const(np.asarray(value.array), value.array.dtype.name)
             return value.expr
         assert value.elements is not None, "a lost value is not asked for"
-        if value not in self._laid_down:
-            self._laid_down[value] = lay_down(self.bb, value.elements, value.dtype)
-        return self._laid_down[value]
+        laid_down = self._scopes.frame.laid_down
+        if value not in laid_down:
+            laid_down[value] = lay_down(self.bb, value.elements, value.dtype)
+        return laid_down[value]
 
     def read(self, value: Value, shape: Sequence[int], hint: str) -> np.ndarray:
         """Return symbols that have the values of an integer tensor of ``shape`` at run time."""
-        if value not in self._read:
+        read = self._scopes.frame.read
+        if value not in read:
             symbols = [self.new_symbol(hint) for _ in range(math.prod(shape))]
             read_integers(self.bb, self.tensor(value), symbols)
-            self._read[value] = np.array(symbols, dtype=object).reshape(tuple(shape))
-        return self._read[value]
+            read[value] = np.array(symbols, dtype=object).reshape(tuple(shape))
+        return read[value]
 
     def new_dim(self, hint: str) -> tvm.tirx.Var:
         """Make a symbolic dimension."""
@@ -218,8 +208,7 @@ class GraphWalk:
     def new_symbol(self, hint: str) -> tvm.tirx.Var:
         """Make a symbol of which nothing is known."""
         symbol = tvm.tirx.Var(hint, "int64")
-        if self._frames:
-            self._frames[-1].dims.add(symbol)
+        self._scopes.frame.dims.add(symbol)
         return symbol
 
     def require_equal(self, left: Integer, right: Integer, ctx: Context) -> None:
@@ -229,7 +218,7 @@ class GraphWalk:
         if not is_symbolic(left) and not is_symbolic(right):
             raise ModelError(f"{ctx.describe()}: sizes {left} and {right} must be equal")
         # What a branch or loop needs is needed only where it runs.
-        is_general = not self._frames and all(map(self._equalities.is_input, (left, right)))
+        is_general = self._scopes.is_main and all(map(self._equalities.is_input, (left, right)))
         if is_general:
             self._equalities.learn(left, right, ctx.name)
         elif not self.broadcasts.learn(left, right):
@@ -238,17 +227,14 @@ class GraphWalk:
 
     def _define_initializers(self, graph: onnx.GraphProto) -> None:
         for tensor in graph.initializer:
-            self._scopes[-1][tensor.name] = Value(array=onnx.numpy_helper.to_array(tensor))
+            value = Value(array=onnx.numpy_helper.to_array(tensor))
+            self._scopes.define({tensor.name: value})
 
     def _lookup(self, name: str, label: str) -> Value:
-        for depth in reversed(range(len(self._scopes))):
-            if name in self._scopes[depth]:
-                value = self._scopes[depth][name]
-                for frame in self._frames:
-                    if depth < frame.base:
-                        value = frame.capture(value)
-                return value
-        raise ModelError(f"{label!r} reads {name!r}, which no node, input or initialiser makes")
+        value = self._scopes.find(name)
+        if value is None:
+            raise ModelError(f"{label!r} reads {name!r}, which no node, input or initialiser makes")
+        return value
 
     def _nodes(self, graph: onnx.GraphProto, prefix: str) -> None:
         for node in graph.node:
@@ -262,73 +248,14 @@ class GraphWalk:
         else:
             ctx = Context(self, node, label, operands)
             try:
-                results = self._convert(ctx)
+                results = convert_node(ctx, self._opsets)
             except UnsupportedError as err:
                 self._failures.append(str(err))
                 results = [Value() for _ in node.output]
             except _CONVERTER_ERRORS as err:
                 self._failures.append(f"{ctx.describe()}: {_reason(err)}")
                 results = [Value() for _ in node.output]
-        self._scopes[-1].update(zip(node.output, results, strict=False))
-
-    def _convert(self, ctx: Context) -> list[Value]:
-        node = ctx.node
-        arrays = [None if value is None else value.array for value in ctx.values]
-        if all(
-            value is None or array is not None
-            for value, array in zip(ctx.values, arrays, strict=True)
-        ):
-            folded = fold_node(node, arrays, self._opsets)
-            if folded is not None:
-                return [Value(array=np.asarray(array)) for array in folded]
-        evaluated = evaluate_node(ctx)
-        if evaluated is not None:
-            return evaluated
-        fit_operands(ctx)
-        converter = find_converter(node.domain, node.op_type)
-        converted = converter(ctx) if converter else None
-        if converted is None:
-            if node.op_type not in known_operators():
-                ctx.unsupported("this form of the operator can't be imported")
-            converted = convert_with_tvm(self.bb, ctx.node, ctx.name, ctx.opset, self._for_tvm(ctx))
-        results = [converted] if isinstance(converted, tvm.ir.Expr | Value) else list(converted)
-        named = [name for name in node.output if name]
-        if len(results) < len(node.output) and any(node.output[len(results) :]):
-            ctx.unsupported(f"{len(named)} results are named, {len(results)} can be made")
-        return [self._value(ctx, result) for result in results]
-
-    def _value(self, ctx: Context, result: relax.Expr | Value | None) -> Value:
-        if result is None:
-            return Value()
-        return result if isinstance(result, Value) else self._bind(ctx, result)
-
-    def _for_tvm(self, ctx: Context) -> list[relax.Expr | None]:
-        if "inputs" in ctx.__dict__:
-            return ctx.inputs
-        operands: list[relax.Expr | None] = []
-        for index, value in enumerate(ctx.values):
-            shape = None if value is None else shape_operand(ctx.node, index, value)
-            operands.append(ctx.input(index) if shape is None else shape)
-        return operands
-
-    def _bind(self, ctx: Context, result: relax.Expr) -> Value:
-        """Bind a call to a variable of the node's name; take integers out of a shape."""
-        result = self.bb.normalize(result)
-        if isinstance(result, relax.ShapeExpr):
-            dims = np.empty(len(result.values), dtype=object)
-            dims[:] = [self.symbols.simplify(dim) for dim in result.values]
-            return Value.of_elements(dims, "int64")
-        if tvm.ir.is_prim_expr(result):
-            return Value.of_elements(self.symbols.simplify(result), str(result.ty.dtype))
-        is_call = isinstance(result, tvm.ir.Call) and isinstance(result.ty, relax.TensorType)
-        if not is_call:
-            return Value(expr=result)
-        tensor = self.bb.emit(result, name_hint=ctx.name)
-        if ctx.shape(tensor) is None and ctx.rank(tensor) is not None:
-            # The sizes depend on data. Named, they are as good as any to what follows.
-            names = [f"{ctx.op.lower()}_dim"] * (ctx.rank(tensor) or 0)
-            tensor = ctx.cast_shape(tensor, [self.new_dim(name) for name in names])
-        return Value(expr=tensor)
+        self._scopes.define(dict(zip(node.output, results, strict=False)))
 
 
 def _reason(err: Exception) -> str:
