@@ -136,6 +136,15 @@ def test_a_dimension_of_minus_one_is_symbolic():
     assert spec.shape == ("x_dim0", 3)
 
 
+@pytest.mark.parametrize("text", ["?", "-1"])
+def test_what_names_no_dimension_makes_none_equal(text):
+    model = graph("g (float[p,q] x) => (float[p,q] y) { y = Relu(x) }")
+    for dim in model.graph.input[0].type.tensor_type.shape.dim:
+        dim.dim_param = text
+    (spec,) = import_model(model).inputs
+    assert spec.shape == ("x_dim0", "x_dim1")
+
+
 def test_an_initialiser_that_is_an_input_is_a_constant():
     model = graph(ADD, **WEIGHT)
     model.graph.input.append(helper.make_tensor_value_info("w", TensorProto.FLOAT, [4]))

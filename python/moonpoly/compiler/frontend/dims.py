@@ -14,6 +14,8 @@ from tvm import relax
 from moonpoly.error import ModelError
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+# Some exporters write "?" or "-1" where they know no name.
+_NAMING = re.compile(r"[^\W\d]")
 _OPERATOR = re.compile(r"\+|-|\*|//|/")
 _OPERATIONS: dict[str, Callable[[tvm.ir.Expr, tvm.ir.Expr], tvm.ir.Expr]] = {
     "+": operator.add,
@@ -69,8 +71,8 @@ def name_dims(proto: onnx.ModelProto) -> NamedInputs:
     """Rewrite ``proto``'s inputs in place so that every unknown dimension has its own symbol.
 
     The importer gives all unnamed dimensions one variable, which forces them to be equal, and
-    takes -1 literally. Dimensions of equal name stay equal. An input whose initialiser is in the
-    graph is a constant, so it is not listed.
+    takes -1 literally. Dimensions of equal name stay equal, but for names that are none: "?" and
+    "-1". An input whose initialiser is in the graph is a constant, so it is not listed.
 
     Raises
     ------
@@ -79,6 +81,10 @@ def name_dims(proto: onnx.ModelProto) -> NamedInputs:
     """
     constants = {tensor.name for tensor in proto.graph.initializer}
     inputs = [value for value in proto.graph.input if value.name not in constants]
+    for value in inputs:
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.dim_param and not _NAMING.search(dim.dim_param):
+                dim.ClearField("dim_param")
     plain = {
         dim.dim_param
         for value in inputs
