@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from .fill import integers, normal, padding_mask, sampling_rate, uniform, zeros
+from .fill import (
+    integers,
+    normal,
+    padding_mask,
+    page,
+    sampling_rate,
+    sound_and_silence,
+    uniform,
+    zeros,
+)
 from .packages import PackageFile
 from .specification import Axis, Input, Model, Shape
 
@@ -27,7 +36,7 @@ def _detector(name: str, package: tuple[str, str], file: str) -> Model:
     return Model(
         name,
         PackageFile(*package, file),
-        (Input("x", "float32", ("batch", 3, "height", "width"), normal),),
+        (Input("x", "float32", ("batch", 3, "height", "width"), page),),
         (_BATCH, _HEIGHT_32, _WIDTH_32),
         ((1, 32, 32), (1, 96, 160), (2, 64, 32), (3, 32, 224), (1, 352, 608), (5, 64, 64)),
     )
@@ -95,8 +104,8 @@ MODELS = (
         "ppocr-v4-cls",
         PackageFile(*_OCR_V4, "rapidocr_onnxruntime/models/ch_ppocr_mobile_v2.0_cls_infer.onnx"),
         (Input("x", "float32", ("batch", 3, "height", "width"), uniform(-1, 1)),),
-        (_BATCH, Axis("height", 9), Axis("width", 1)),
-        ((1, 48, 192), (1, 32, 32), (2, 48, 97), (3, 31, 161), (6, 48, 192), (1, 64, 640)),
+        (_BATCH, Axis("height", 33), Axis("width", 16)),
+        ((1, 48, 192), (1, 33, 16), (2, 48, 97), (3, 35, 161), (6, 48, 192), (1, 64, 640)),
     ),
     _detector("ppocr-v6-det", _OCR_V6, "rapidocr/models/PP-OCRv6_det_small.onnx"),
     _reader("ppocr-v6-rec", _OCR_V6, "rapidocr/models/PP-OCRv6_rec_small.onnx"),
@@ -111,7 +120,7 @@ MODELS = (
     Model(
         "basic-pitch",
         PackageFile("basic-pitch", "0.4.0", "basic_pitch/saved_models/icassp_2022/nmp.onnx"),
-        (Input("serving_default_input_2:0", "float32", ("batch", 43_844, 1), uniform(-1, 1)),),
+        (Input("serving_default_input_2:0", "float32", ("batch", 43_844, 1), sound_and_silence),),
         (_BATCH,),
         ((1,), (2,), (3,), (4,), (5,), (7,)),
     ),
