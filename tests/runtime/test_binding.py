@@ -10,6 +10,7 @@ from moonpoly.runtime.binding import (
     ALIGNMENT_BYTES,
     bind_inputs,
     check_constraints,
+    check_least,
     check_limits,
 )
 from moonpoly.runtime.metadata import ModelMetadata, TensorSpec
@@ -25,6 +26,7 @@ def _metadata(*inputs: TensorSpec, constraints=()) -> ModelMetadata:
         outputs=(),
         constraints=tuple(constraints),
         limits=(),
+        least=(),
         raw={},
     )
 
@@ -86,6 +88,21 @@ def test_an_equality_with_a_number_is_checked():
     check_constraints([("p", 4)], {"p": 4})
     with pytest.raises(InputError, match="p and 4 must be equal, got 5 and 4"):
         check_constraints([("p", 4)], {"p": 5})
+
+
+def test_an_equality_of_expressions_is_checked():
+    rule = (["+", "past", "new"], ["*", ["//", "total", 2], 2])
+    check_constraints([rule], {"past": 3, "new": 1, "total": 5})
+    with pytest.raises(
+        InputError, match=r"past \+ new and \(total // 2\) \* 2 must be equal, got 4"
+    ):
+        check_constraints([rule], {"past": 3, "new": 1, "total": 9})
+
+
+def test_a_least_size_is_checked():
+    check_least([("n", 1)], {"n": 1})
+    with pytest.raises(InputError, match="n must be at least 1 in this model, got 0"):
+        check_least([("n", 1)], {"n": 0})
 
 
 def test_an_aligned_contiguous_input_is_not_copied():

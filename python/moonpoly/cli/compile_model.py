@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from moonpoly import config
-from moonpoly.cli.options import TargetName, parse_dim_hints
+from moonpoly.cli.options import FixedDims, TargetName, parse_dim_hints, parse_dims
 from moonpoly.cli.screen import console, report_counts
 from moonpoly.target import Target
 
@@ -27,16 +27,17 @@ def compile_model(
             help="The sizes to expect of a symbolic dimension, such as seq=1:512. Repeatable.",
         ),
     ] = None,
+    dim: FixedDims = None,
 ) -> None:
     """Compile an ONNX model into one library that runs at any shape."""
     from moonpoly import compiler
 
-    hints = parse_dim_hints(dim_hint or [])
+    hints, dims = parse_dim_hints(dim_hint or []), parse_dims(dim or [])
     # Found out now rather than after a minute of compiling.
     config.check_writable(output)
     start = time.monotonic()
     with console.status(f"Compiling {model.name}"):
-        metadata = compiler.build_library(model, Target.parse(target), hints, output)
+        metadata = compiler.build_library(model, Target.parse(target), hints, output, dims)
     seconds = time.monotonic() - start
     size_mb = output.stat().st_size / 1e6
     console.print(f"{output}  {size_mb:.1f} MB, {seconds:.1f} s, {report_counts(metadata)}")

@@ -11,7 +11,7 @@ from moonpoly import config
 from moonpoly.cli.inspect_artifact import show_artifact
 from moonpoly.cli.inspect_model import show_compiled_model, show_onnx_model
 from moonpoly.cli.inspect_plan import show_plan
-from moonpoly.cli.options import TargetName, Threads
+from moonpoly.cli.options import FixedDims, TargetName, Threads, parse_dims
 from moonpoly.planning import BMode
 
 _USES = "give MODEL.so, MODEL.onnx, `plan M N K`, or `artifact [FOLDER]`"
@@ -33,6 +33,7 @@ def inspect(
     ] = BMode.CONSTANT,
     target: TargetName = "host",
     threads: Threads = None,
+    dim: FixedDims = None,
 ) -> None:
     """Show what is in a model, a plan or an artifact."""
     kind, *rest = what
@@ -52,6 +53,6 @@ def inspect(
     elif rest:
         raise typer.BadParameter(_USES)
     elif Path(kind).suffix == ".onnx":
-        show_onnx_model(Path(kind))
+        show_onnx_model(Path(kind), parse_dims(dim or []))
     else:
         show_compiled_model(Path(kind))

@@ -9,6 +9,7 @@ from typing import Any
 from moonpoly import runtime
 from moonpoly.cli.screen import console, facts, report_counts, table
 from moonpoly.runtime import TensorSpec
+from moonpoly.runtime.dim_expr import spell
 
 _B_LAYOUTS = {"packed": "B packed", "row": "B as rows", "transposed": "B as columns"}
 
@@ -24,8 +25,7 @@ def show_compiled_model(path: Path) -> None:
                 ("made by", f"moonpoly {info.raw['moonpoly']}, tvm {info.raw['tvm']}"),
                 ("digest", info.digest),
                 ("symbols", ", ".join(info.symbols) or "none"),
-                *(("equal", f"{left} = {right}") for left, right in info.constraints),
-                *(("at most", f"{dim} = {most}") for dim, most in info.limits),
+                *_conditions(info.raw),
             ],
         )
     )
@@ -33,11 +33,30 @@ def show_compiled_model(path: Path) -> None:
     _show_report(info.raw)
 
 
-def show_onnx_model(path: Path) -> None:
-    """Print what ``compile`` would do with an ONNX model, without building it."""
+def _conditions(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what a model asks of its dimensions, as rows of facts."""
+    pairs, limits, least = (
+        metadata.get("constraints", []),
+        metadata.get("limits", {}),
+        metadata.get("least", {}),
+    )
+    return [
+        *(("equal", f"{spell(left)} = {spell(right)}") for left, right in pairs),
+        *(("at most", f"{dim} = {most}") for dim, most in limits.items()),
+        *(("at least", f"{dim} = {fewest}") for dim, fewest in least.items()),
+    ]
+
+
+def show_onnx_model(path: Path, dims: Mapping[str, int] | None = None) -> None:
+    """Print what ``compile`` would do with an ONNX model, without building it.
+
+    ``dims`` gives symbolic dimensions the only size that they are to have.
+    """
     from moonpoly import compiler
 
-    metadata = compiler.describe(path)
+    metadata = compiler.describe(path, dims=dims)
+    if rows := _conditions(metadata):
+        console.print(facts(rows))
     inputs, outputs = (
         [TensorSpec(item["name"], item["dtype"], tuple(item["shape"])) for item in metadata[key]]
         for key in ("inputs", "outputs")

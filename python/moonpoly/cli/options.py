@@ -26,6 +26,14 @@ Threads = Annotated[
         help="Threads to use; else $MOONPOLY_NUM_THREADS, $TVM_NUM_THREADS, or all cores.",
     ),
 ]
+FixedDims = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="SYMBOL=SIZE",
+        help="Give a symbolic dimension one size, such as seq=128. Repeatable.",
+    ),
+]
 
 _SHAPE = re.compile(r"(?P<name>.+)=(?P<dims>\d+(?:x\d+)*|scalar)")
 _HINT = re.compile(r"(?P<name>.+)=(?P<low>\d+)(?::(?P<high>\d+))?")
@@ -41,6 +49,17 @@ def parse_shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
         dims = match["dims"]
         shapes[match["name"]] = () if dims == "scalar" else tuple(map(int, dims.split("x")))
     return shapes
+
+
+def parse_dims(texts: Sequence[str]) -> dict[str, int]:
+    """Parse ``seq=128`` into sizes by symbol."""
+    dims = {}
+    for text in texts:
+        name, _, size = text.rpartition("=")
+        if not name or not size.isdecimal():
+            raise typer.BadParameter(f"--dim must look like seq=128, got {text!r}")
+        dims[name] = int(size)
+    return dims
 
 
 def parse_dim_hints(texts: Sequence[str]) -> dict[str, tuple[int, int]]:

@@ -44,6 +44,7 @@ def compile(
     model: ModelSource,
     target: Target | str | None = None,
     dim_hints: DimHints | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> Executable:
     """Compile an ONNX model so that it runs at any size of its symbolic dimensions.
 
@@ -56,6 +57,8 @@ def compile(
     dim_hints
         Symbolic dimension → smallest and largest size that is expected. A hint guides, it doesn't
         restrict: any other size runs as well.
+    dims
+        Symbolic dimension → the only size that it is to have.
 
     Returns
     -------
@@ -69,7 +72,7 @@ def compile(
     UnsupportedError
         If it uses an operator that can't be compiled; all such are named.
     InputError
-        If a hint names no symbolic dimension of the model, or its range is empty.
+        If a hint or size names no symbolic dimension of the model, or its range is empty.
     TargetError
         If the target is unknown or this machine can't run it.
     StorageError
@@ -81,21 +84,25 @@ def compile(
         folder = config.temporary_folder()
         on_error.callback(shutil.rmtree, folder, ignore_errors=True)
         path = folder / "model.so"
-        build_library(model, target, dim_hints or {}, path)
+        build_library(model, target, dim_hints or {}, path, dims)
         executable = Executable(path, owned_folder=folder)
         on_error.pop_all()
     return executable
 
 
 def build_library(
-    model: ModelSource, target: Target, dim_hints: DimHints, path: Path
+    model: ModelSource,
+    target: Target,
+    dim_hints: DimHints,
+    path: Path,
+    dims: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Compile ``model`` into the shared library ``path`` and return its metadata.
 
     The library holds the VM's code, the weights, the generated kernels, the epilogues and the
     micro-kernels. Raises as :func:`compile` does, except that the target needn't be this machine.
     """
-    imported = import_model(model)
+    imported = import_model(model, dims)
     _check_hints(imported, dim_hints)
     artifact = load_artifact(target, _WORKLOAD)
     table = SiteTable(
@@ -132,14 +139,18 @@ def build_library(
     return metadata
 
 
-def describe(model: ModelSource, target: Target | str | None = None) -> dict[str, Any]:
+def describe(
+    model: ModelSource,
+    target: Target | str | None = None,
+    dims: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
     """Return the metadata that ``model`` would have, without generating code.
 
     It has no artifact and no digest of one. Raises :class:`ModelError`, :class:`UnsupportedError`,
     :class:`StorageError` and :class:`TargetError` as :func:`compile` does.
     """
     target = _resolve(target)
-    imported = import_model(model)
+    imported = import_model(model, dims)
     table = SiteTable(digest=imported.digest, lanes=target.vector_lanes[_WORKLOAD.dtype])
     run_phases(imported.module, rewriting_phases(table))
     limits = find_limits(imported.module)
@@ -171,6 +182,7 @@ def _digest(model: ImportedModel, artifact: Artifact, target: Target, dim_hints:
             tvm.__version__,
             target.to_dict(),
             {name: list(bounds) for name, bounds in dim_hints.items()},
+            [spec.to_dict() for spec in model.inputs],
         ]
     )
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from moonpoly.error import InputError
+from moonpoly.runtime.dim_expr import DimExpr, evaluate, spell
 from moonpoly.runtime.metadata import ModelMetadata, TensorSpec
 
 # What generated code may assume of the address of a tensor.
@@ -38,11 +39,12 @@ def bind_inputs(metadata: ModelMetadata, given: Mapping[str, Any]) -> list[np.nd
     sizes = {dim: size for dim, (size, _) in bound.items()}
     check_constraints(metadata.constraints, sizes)
     check_limits(metadata.limits, sizes)
+    check_least(metadata.least, sizes)
     return arrays
 
 
 def check_constraints(
-    constraints: Iterable[tuple[int | str, int | str]], sizes: Mapping[int | str, int]
+    constraints: Iterable[tuple[DimExpr, DimExpr]], sizes: Mapping[int | str, int]
 ) -> None:
     """Check that dimensions that must be equal are.
 
@@ -52,12 +54,11 @@ def check_constraints(
         Naming both dimensions and their sizes.
     """
     for left, right in constraints:
-        got_left, got_right = (
-            dim if isinstance(dim, int) else sizes.get(dim) for dim in (left, right)
-        )
+        got_left, got_right = evaluate(left, sizes), evaluate(right, sizes)
         if got_left is not None and got_right is not None and got_left != got_right:
             raise InputError(
-                f"dimensions {left} and {right} must be equal, got {got_left} and {got_right}"
+                f"dimensions {spell(left)} and {spell(right)} must be equal, "
+                f"got {got_left} and {got_right}"
             )
 
 
@@ -73,6 +74,21 @@ def check_limits(limits: Iterable[tuple[str, int]], sizes: Mapping[int | str, in
         if sizes.get(dim, 0) > most:
             raise InputError(
                 f"dimension {dim} can be {most} at most in this model, got {sizes[dim]}"
+            )
+
+
+def check_least(least: Iterable[tuple[str, int]], sizes: Mapping[int | str, int]) -> None:
+    """Check that no dimension is smaller than the model makes sense of.
+
+    Raises
+    ------
+    InputError
+        Naming the dimension, its size and its least size.
+    """
+    for dim, fewest in least:
+        if sizes.get(dim, fewest) < fewest:
+            raise InputError(
+                f"dimension {dim} must be at least {fewest} in this model, got {sizes[dim]}"
             )
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moonpoly.error import ArtifactError
+from moonpoly.runtime.dim_expr import DimExpr
 
 SCHEMA = 1
 
@@ -32,9 +33,11 @@ class ModelMetadata:
     Parameters
     ----------
     constraints
-        Pairs of dimensions (symbols' names or numbers) that must be equal at run time.
+        Pairs of expressions of dimensions that must be equal at run time.
     limits
         Symbol's name → largest size that the model's own tables allow.
+    least
+        Symbol's name → smallest size that the model makes sense of.
     raw
         The whole JSON document, for printing.
     """
@@ -45,8 +48,9 @@ class ModelMetadata:
     features: tuple[str, ...]
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    constraints: tuple[tuple[int | str, int | str], ...]
+    constraints: tuple[tuple[DimExpr, DimExpr], ...]
     limits: tuple[tuple[str, int], ...]
+    least: tuple[tuple[str, int], ...]
     raw: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
 
     @staticmethod
@@ -83,6 +87,7 @@ class ModelMetadata:
                 outputs=tuple(_spec(item) for item in raw["outputs"]),
                 constraints=tuple((left, right) for left, right in raw.get("constraints", ())),
                 limits=tuple((str(dim), int(most)) for dim, most in raw.get("limits", {}).items()),
+                least=tuple((str(dim), int(n)) for dim, n in raw.get("least", {}).items()),
                 raw=raw,
             )
         except (KeyError, TypeError, ValueError) as err:

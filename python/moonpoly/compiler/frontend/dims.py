@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import onnx
 import tvm
 from tvm import relax
 
-from moonpoly.error import ModelError
+from moonpoly.error import InputError, ModelError
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 # Some exporters write "?" or "-1" where they know no name.
@@ -65,6 +65,35 @@ class NamedInputs:
 
     specs: tuple[TensorSpec, ...]
     dim_names: dict[str, str]
+
+    def fixed(self, sizes: Mapping[str, int]) -> tuple[NamedInputs, dict[str, int]]:
+        """Give dimensions the only size that they are to have.
+
+        Returns
+        -------
+        inputs
+            The inputs with these sizes.
+        symbols
+            Symbol → its size.
+
+        Raises
+        ------
+        InputError
+            If there is no such dimension, or the size is less than 1.
+        """
+        symbols = {name: symbol for symbol, name in self.dim_names.items()}
+        for name, size in sizes.items():
+            if name not in symbols:
+                known = ", ".join(sorted(symbols)) or "none, all sizes are fixed"
+                raise InputError(f"no symbolic dimension {name!r} in the model; it has {known}")
+            if size < 1:
+                raise InputError(f"dimension {name!r} must be at least 1, got {size}")
+        specs = tuple(
+            replace(spec, shape=tuple(sizes.get(str(dim), dim) for dim in spec.shape))
+            for spec in self.specs
+        )
+        open_dims = {s: name for s, name in self.dim_names.items() if name not in sizes}
+        return NamedInputs(specs, open_dims), {symbols[name]: n for name, n in sizes.items()}
 
 
 def name_dims(proto: onnx.ModelProto) -> NamedInputs:

@@ -35,6 +35,16 @@ class Equality:
     label: str
 
 
+def upper_bound(equality: Equality) -> tuple[tirx.Var, int] | None:
+    """Return the dimension that ``n = min(n, 512)`` bounds, and by what; None of others."""
+    for one, other in ((equality.left, equality.right), (equality.right, equality.left)):
+        if isinstance(one, tirx.Var) and isinstance(other, tirx.Min):
+            for limit, inner in ((other.a, other.b), (other.b, other.a)):
+                if isinstance(limit, tirx.IntImm) and _same(inner, one):
+                    return one, int(limit.value)
+    return None
+
+
 class Equalities:
     """What is known, and what is learned, of equal dimensions.
 
@@ -42,9 +52,11 @@ class Equalities:
     ----------
     params
         The main function's parameters, each dimension under the model's own name.
+    fixed
+        Symbol's name → the only size that it is to have.
     """
 
-    def __init__(self, params: Sequence[relax.Var]) -> None:
+    def __init__(self, params: Sequence[relax.Var], fixed: Mapping[str, int]) -> None:
         self.learned: list[Equality] = []
         self.has_grown = False
         self._inputs = list(params)
@@ -52,6 +64,9 @@ class Equalities:
         # The pairs of dimensions of which one is known to be what they broadcast to.
         self._winners: list[tuple[Integer, Integer, Integer]] = []
         self._order = _plain_symbols(params)
+        for var in self._order:
+            if var.name in fixed:
+                self._replaced[var] = tirx.IntImm("int64", fixed[var.name])
 
     def params(self) -> list[relax.Var]:
         """Return the parameters, each dimension that was learned replaced by what it equals."""
@@ -88,15 +103,11 @@ class Equalities:
 
     def bound(self, var: tirx.Var) -> int | None:
         """Return the largest size that a dimension is learned to have, or None."""
-        bounds = [
-            int(limit.value)
-            for equality in self.learned
-            for one, other in ((equality.left, equality.right), (equality.right, equality.left))
-            if isinstance(other, tirx.Min) and _same(one, var)
-            for limit, inner in ((other.a, other.b), (other.b, other.a))
-            if isinstance(limit, tirx.IntImm) and _same(inner, var)
-        ]
-        return min(bounds, default=None)
+        found = [upper_bound(each) for each in self.learned]
+        return min(
+            (most for each in found if each for dim, most in [each] if _same(dim, var)),
+            default=None,
+        )
 
     def is_input(self, dim: Integer) -> bool:
         """Return whether a dimension is a function of the inputs' dimensions."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import onnx
 import tvm
 from tvm import relax
 
+from moonpoly.compiler.frontend.conditions import Conditions, find_conditions
 from moonpoly.compiler.frontend.converters.registry import STANDARD_DOMAINS
 from moonpoly.compiler.frontend.dims import NamedInputs, TensorSpec, make_params, name_dims
 from moonpoly.compiler.frontend.equalities import Equalities, Equality
@@ -33,8 +35,8 @@ class ImportedModel:
         Names, dtypes and shapes with the names of the ONNX file.
     dim_names
         Symbol in the Relax function → symbolic dimension's name in the ONNX file.
-    equalities
-        Dimensions that the graph needs to be equal, in the symbols of the inputs.
+    conditions
+        What the graph asks of the inputs' dimensions.
     """
 
     module: tvm.IRModule
@@ -43,14 +45,21 @@ class ImportedModel:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     dim_names: dict[str, str]
-    equalities: tuple[Equality, ...] = ()
+    conditions: Conditions = field(default_factory=Conditions)
 
 
-def import_model(source: ModelSource) -> ImportedModel:
+def import_model(source: ModelSource, fixed_dims: Mapping[str, int] | None = None) -> ImportedModel:
     """Load, check and import an ONNX model.
+
+    Parameters
+    ----------
+    fixed_dims
+        Symbolic dimension → the only size that it is to have.
 
     Raises
     ------
+    InputError
+        If ``fixed_dims`` names no symbolic dimension of the model.
     ModelError
         If the source is not a valid ONNX model.
     UnsupportedError
@@ -60,8 +69,8 @@ def import_model(source: ModelSource) -> ImportedModel:
     """
     loaded = load_model(source)
     check_supported(loaded.proto)
-    named = name_dims(loaded.proto)
-    module, equalities = _to_relax(loaded.proto)
+    named, sizes = name_dims(loaded.proto).fixed(fixed_dims or {})
+    module, learned, positive = _to_relax(loaded.proto, sizes)
     outputs = _output_specs(loaded, module, named)
     return ImportedModel(
         module=module,
@@ -70,26 +79,29 @@ def import_model(source: ModelSource) -> ImportedModel:
         inputs=named.specs,
         outputs=outputs,
         dim_names=named.dim_names,
-        equalities=tuple(equalities.learned),
+        conditions=find_conditions(learned, positive, named.dim_names),
     )
 
 
-def _to_relax(proto: onnx.ModelProto) -> tuple[tvm.IRModule, Equalities]:
+def _to_relax(
+    proto: onnx.ModelProto, fixed: Mapping[str, int]
+) -> tuple[tvm.IRModule, list[Equality], list[tvm.tirx.Var]]:
     opsets = {
         "" if entry.domain in STANDARD_DOMAINS else entry.domain: entry.version
         for entry in proto.opset_import
     }
-    equalities = Equalities(make_params(proto.graph))
+    equalities = Equalities(make_params(proto.graph), fixed)
     while True:
         equalities.has_grown = False
+        walk = GraphWalk(opsets, equalities)
         try:
-            module = GraphWalk(opsets, equalities).run(proto.graph)
+            module = walk.run(proto.graph)
         except MoonPolyError:
             # What a walk learns on its way may be what it lacked.
             if not equalities.has_grown:
                 raise
         if not equalities.has_grown:
-            return module, equalities
+            return module, equalities.learned, walk.symbols.positive
 
 
 def _output_specs(
@@ -98,14 +110,14 @@ def _output_specs(
     ty = module["main"].ret_ty
     fields = list(ty.fields) if isinstance(ty, relax.TupleType) else [ty]
     specs = []
-    for value, field in zip(loaded.proto.graph.output, fields, strict=True):
-        if not isinstance(field, relax.TensorType):
-            raise ModelError(f"output {value.name!r} is not a tensor but {field}")
+    for value, result in zip(loaded.proto.graph.output, fields, strict=True):
+        if not isinstance(result, relax.TensorType):
+            raise ModelError(f"output {value.name!r} is not a tensor but {result}")
         specs.append(
             TensorSpec(
                 name=value.name,
-                dtype=str(field.dtype),
-                shape=_shape_of(field, value, named.dim_names),
+                dtype=str(result.dtype),
+                shape=_shape_of(result, value, named.dim_names),
             )
         )
     return tuple(specs)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tvm
 from tvm import relax
+from tvm.relax import analysis
 
 from moonpoly.compiler.passes.dims import is_static, shape_of
 
@@ -20,12 +21,15 @@ def find_limits(mod: tvm.IRModule) -> dict[str, int]:
     Other functions than ``main`` are those of branches and loops, which may never run.
     """
     limits: dict[str, int] = {}
-    for block in mod["main"].body.blocks:
+    main = mod["main"]
+    inputs = {dim.name for param in main.params for dim in analysis.tir_vars_in_type(param.ty)}
+    for block in main.body.blocks:
         for binding in block.bindings:
             value = binding.value if isinstance(binding, relax.VarBinding) else None
             if isinstance(value, tvm.ir.Call) and value.op == _SLICE:
                 for symbol, limit in _limits_of(value):
-                    limits[symbol] = min(limit, limits.get(symbol, limit))
+                    if symbol in inputs:
+                        limits[symbol] = min(limit, limits.get(symbol, limit))
     return limits
 
 
