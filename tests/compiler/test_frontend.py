@@ -78,9 +78,78 @@ def test_a_missing_file_is_a_storage_error(tmp_path):
         import_model(tmp_path / "nowhere.onnx")
 
 
-def test_a_graph_that_reads_what_nothing_writes_is_refused():
-    with pytest.raises(ModelError, match="not a valid ONNX graph"):
-        import_model(graph("g (float[n] x) => (float[n] y) { y = Add(x, lost) }"))
+@pytest.mark.parametrize(
+    ("text", "weights", "message"),
+    [
+        (
+            "g (float[n] x) => (float[n] y) { y = Add(x, lost) }",
+            {},
+            r"node 'y' \(Add\) reads 'lost', which no node",
+        ),
+        (
+            "g (float[n] x) => (float[n] y) { a = Add(x, b) b = Relu(a) y = Relu(b) }",
+            {},
+            r"cyclic: node 'a' reads 'b'.*a → b → a",
+        ),
+        (
+            "g (float[n,4] x) => (float[n,4] y) { y = Add(x, w) }",
+            {"w": np.arange(4)},
+            r"Add \(node 'y', opset 17\).*'x' is float32 and 'w' is int64",
+        ),
+        (
+            "g (float[n,4] x) => (float[n,3] y) { y = MatMul(x, w) }",
+            {"w": np.ones((5, 3), np.float32)},
+            r"MatMul \(node 'y', opset 17\): sizes 4 and 5 must be equal",
+        ),
+        (
+            "g (float[2,3] x) => (float[2,2] y) { y = Reshape(x, to) }",
+            {"to": np.array([2, 2])},
+            r"Reshape \(node 'y', opset 17\): sizes 3 and 2 must be equal",
+        ),
+        ("g (float[n] x) => (float[n] y) { z = Relu(x) }", {}, "output 'y' is made by no node"),
+    ],
+    ids=["missing", "cyclic", "type", "matmul", "reshape", "output"],
+)
+def test_a_graph_that_contradicts_itself_is_refused_by_node_and_tensor(text, weights, message):
+    with pytest.raises(ModelError, match=message):
+        import_model(graph(text, **weights))
+
+
+def test_nodes_may_stand_in_any_order():
+    model = graph("g (float[n] x) => (float[n] y) { y = Relu(a) a = Neg(x) }")
+    assert import_model(model).outputs[0].shape == ("n",)
+
+
+def test_truncated_weights_in_another_file_are_named(tmp_path):
+    path = tmp_path / "external.onnx"
+    location = {"save_as_external_data": True, "size_threshold": 0, "location": "weights.bin"}
+    onnx.save(graph(ADD, **WEIGHT), path, **location)
+    (tmp_path / "weights.bin").write_bytes(b"1234567")
+    with pytest.raises(ModelError, match="for tensor 'w'"):
+        import_model(path)
+
+
+@pytest.mark.parametrize("opset", range(7, onnx.defs.onnx_opset_version() + 1))
+def test_every_opset_is_read(opset):
+    model = graph(
+        "g (float[n,4] x) => (float[n,3] y) { a = MatMul(x, w) y = Relu(a) }",
+        w=np.ones((4, 3), np.float32),
+    )
+    model.opset_import[0].version = opset
+    model.ir_version = onnx.helper.find_min_ir_version_for(model.opset_import, True)
+    assert import_model(model).outputs[0].shape == ("n", 3)
+
+
+def test_a_function_of_the_model_is_inlined():
+    body = helper.make_node("Add", ["a", "a"], ["b"])
+    twice = helper.make_function(
+        "own", "Twice", ["a"], ["b"], [body], [helper.make_opsetid("", 17)]
+    )
+    model = graph("g (float[n] x) => (float[n] y) { y = Relu(x) }")
+    model.graph.node[0].CopyFrom(helper.make_node("Twice", ["x"], ["y"], domain="own"))
+    model.opset_import.append(helper.make_opsetid("own", 1))
+    model.functions.append(twice)
+    assert import_model(model).outputs[0].shape == ("n",)
 
 
 def test_all_unsupported_operators_are_named_at_once():

@@ -206,6 +206,14 @@ CASES = {
             y = Resize<mode="linear">(x, , , to) }""",
         [{"h": 3, "w": 4, "p": 6, "q": 8}, {"h": 5, "w": 5, "p": 2, "q": 7}],
     ),
+    # Sizes as data.
+    "scaled_by_a_length": Case(
+        """g (float[n,4] x) => (float[n,4] y) {
+            d = Shape<end=1>(x) f = Cast<to=1>(d) r = Sqrt(f) h = Mul(f, most) a = Div(x, r)
+            y = Mul(a, h) }""",
+        [{"n": 3}, {"n": 10}],
+        {"most": np.array([0.7], np.float32)},
+    ),
     # A rank is known, so only one branch of this is ever imported.
     "branch_by_rank": Case(
         """g (float[b,s] x) => (float[b,s] y) {

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
+from moonpoly.compiler.frontend.order import sort_nodes
 from moonpoly.error import ModelError, StorageError
 
 # What `compile` takes: a file, its content, or a parsed model.
@@ -104,6 +105,7 @@ def _check_content(proto: onnx.ModelProto, label: str) -> None:
             f"outputs, got IR version {proto.ir_version}, {len(proto.opset_import)} opsets, "
             f"{len(proto.graph.output)} outputs"
         )
+    sort_nodes(proto.graph)
     # The checker wants the shape of an output stated; the operator that makes it tells it as well.
     unstated = [
         value.type.tensor_type
@@ -127,14 +129,21 @@ def _check_content(proto: onnx.ModelProto, label: str) -> None:
 
 
 def _digest(proto: onnx.ModelProto) -> str:
-    """Hash the graph and its weights apart, so that models above 2 GB have a digest too."""
+    """Hash the graph and its weights one by one, so that models above 2 GB have a digest too."""
     sha = hashlib.sha256()
-    skeleton = onnx.ModelProto()
-    skeleton.CopyFrom(proto)
-    for tensor in skeleton.graph.initializer:
-        sha.update(tensor.raw_data)
-        tensor.ClearField("raw_data")
-    sha.update(skeleton.SerializeToString(deterministic=True))
+    for tensor in proto.graph.initializer:
+        sha.update(f"{tensor.name} {tensor.data_type} {list(tensor.dims)}\n".encode())
+        sha.update(tensor.raw_data or tensor.SerializeToString(deterministic=True))
+    for part in (
+        *proto.graph.node,
+        *proto.graph.input,
+        *proto.graph.output,
+        *proto.graph.sparse_initializer,
+        *proto.functions,
+        *proto.opset_import,
+    ):
+        text = part.SerializeToString(deterministic=True)
+        sha.update(len(text).to_bytes(8, "little") + text)
     return sha.hexdigest()
 
 

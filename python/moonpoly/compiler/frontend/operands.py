@@ -9,6 +9,7 @@ from tvm import relax
 
 from moonpoly.compiler.frontend.auto_pad import resolve_auto_pad, resolve_pool
 from moonpoly.compiler.frontend.unify import broadcast_dim, broadcast_operands, broadcast_to, retype
+from moonpoly.error import ModelError
 
 if TYPE_CHECKING:
     from moonpoly.compiler.frontend.context import Context
@@ -20,6 +21,8 @@ _BROADCASTING = frozenset(
         *("Mul", "Or", "Pow", "Sub", "Sum", "Where", "Xor"),
     }
 )
+# Operators whose operands, all of them, are of one element type.
+_ONE_TYPE = (_BROADCASTING - {"BitShift", "Pow", "Where"}) | {"Concat", "Conv", "Gemm", "MatMul"}
 
 
 def fit_operands(ctx: Context) -> None:
@@ -29,15 +32,35 @@ def fit_operands(ctx: Context) -> None:
     ------
     UnsupportedError
         If sizes that are known don't fit.
+    ModelError
+        If the operands' types or sizes contradict the operator.
     """
     if ctx.domain not in ("", "ai.onnx"):
         return
+    if ctx.op in _ONE_TYPE:
+        _check_types(ctx)
     if ctx.op in _BROADCASTING:
         fit: Callable[[Context], None] | None = _fit_broadcast
     else:
         fit = _FITTERS.get(ctx.op)
     if fit is not None:
         fit(ctx)
+
+
+def _check_types(ctx: Context) -> None:
+    """Refuse operands of different element types, naming the tensors."""
+    named = [
+        (name, ctx.dtype(index))
+        for index, name in enumerate(ctx.node.input)
+        if ctx.has_input(index)
+    ]
+    first, *others = named
+    for name, dtype in others:
+        if dtype != first[1]:
+            raise ModelError(
+                f"{ctx.describe()}: its operands must be of one type, but {first[0]!r} is "
+                f"{first[1]} and {name!r} is {dtype}; export the model again"
+            )
 
 
 def _fit_broadcast(ctx: Context) -> None:
