@@ -54,7 +54,7 @@ def output_error(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> float:
     if want.size == 0:
         return 0.0
     wide, ours = want.astype(np.float64), got.astype(np.float64)
-    finite = np.isfinite(wide)
+    finite = np.isfinite(wide) & np.isfinite(ours)
     if not np.array_equal(wide[~finite], ours[~finite], equal_nan=True):
         return float("nan")
     if not finite.any():

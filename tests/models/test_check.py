@@ -1,0 +1,133 @@
+"""``moonpoly bench models --check``: what matches, what differs, what is refused."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from moonpoly.benchmarks import model_check
+from moonpoly.benchmarks.model_outputs import Difference, compare, output_error
+from moonpoly.benchmarks.peer import BenchmarkError
+from moonpoly.model_registry import MODELS, Axis, Input, Model, ModelFileError
+from moonpoly.model_registry.fill import normal
+
+_DOUBLE = "g (float[n,3] x) => (float[n,3] y) { y = Add(x, x) }"
+_SQUARE = "g (float[n,3] x) => (float[n,3] y) { y = Mul(x, x) }"
+_REFUSED = "g (float[n,3] x) => (float[n,3] y) { y = nobody.Nothing(x) }"
+
+
+@dataclass
+class Written:
+    """A source that gives one file after another, the last one again and again."""
+
+    paths: list[Path]
+
+    def path(self) -> Path:
+        return self.paths.pop(0) if len(self.paths) > 1 else self.paths[0]
+
+
+class Missing:
+    """A source that has no file."""
+
+    def path(self) -> Path:
+        raise ModelFileError("the package is not to be had")
+
+
+def _model(name, source, *, integer=False):
+    operand = Input("x", "float32", ("n", 3), normal)
+    return Model(name, source, (operand,), (Axis("n"),), ((1,), (2,), (5,)), integer=integer)
+
+
+def _write(path, text):
+    head = '< ir_version: 8, opset_import: ["" : 17, "nobody" : 1] > '
+    path.write_bytes(onnx.parser.parse_model(head + text).SerializeToString())
+    return path
+
+
+def test_each_model_is_a_row_whatever_becomes_of_it(tmp_path, capsys):
+    good = _write(tmp_path / "good.onnx", _DOUBLE)
+    refused = _write(tmp_path / "refused.onnx", _REFUSED)
+    models = [
+        _model("good", Written([good])),
+        _model("refused", Written([refused])),
+        _model("missing", Missing()),
+    ]
+    out = tmp_path / "out.json"
+    with pytest.raises(BenchmarkError, match="2 of 3 models do not match: refused, missing"):
+        model_check.main(models, seed=1, threads=1, json=out)
+    document = json.loads(out.read_text())
+    assert document["summary"]["matched"] == 1
+    assert document["summary"]["total"] == 3
+    rows = {row["model"]: row for row in document["samples"]}
+    assert [shape["error"] for shape in rows["good"]["shapes"]] == [0, 0, 0]
+    assert all(shape["ratio"] > 0 for shape in rows["good"]["shapes"])
+    assert "nobody.Nothing" in rows["refused"]["reason"]
+    assert rows["missing"]["reason"] == "the package is not to be had"
+    printed = capsys.readouterr().out
+    assert "3/3" in printed and "matched 1" in printed
+
+
+def test_a_model_that_computes_something_else_does_not_match(tmp_path, monkeypatch):
+    double, square = (
+        _write(tmp_path / f"{number}.onnx", text) for number, text in enumerate((_DOUBLE, _SQUARE))
+    )
+    compile_model = model_check.compile_model
+    monkeypatch.setattr(
+        model_check,
+        "compile_model",
+        lambda name, source, target, threads: compile_model(name, square, target, threads),
+    )
+    out = tmp_path / "out.json"
+    with pytest.raises(BenchmarkError, match="1 of 1 models do not match: wrong"):
+        model_check.main([_model("wrong", Written([double]))], seed=1, threads=1, json=out)
+    (row,) = json.loads(out.read_text())["samples"]
+    assert "at 1 the error is" in row["reason"] and "at 5 the error is" in row["reason"]
+
+
+def test_integer_models_may_be_as_far_off_as_onnx_runtime_but_must_agree_on_the_largest_entry():
+    integer = _model("integer", Missing(), integer=True)
+    real = _model("real", Missing())
+    close, flipped = Difference(5e-3, True), Difference(5e-3, False)
+    assert model_check._judge(integer, (1,), close, 1e-2) == ""
+    assert "largest entry" in model_check._judge(integer, (1,), flipped, 1e-2)
+    assert "at most 1e-04" in model_check._judge(real, (1,), close, 1e-4)
+    assert model_check._judge(real, (1,), Difference(float("nan"), True), 1e-4) != ""
+
+
+def test_the_error_of_an_output_is_relative_and_infinite_for_another_shape():
+    want = np.array([0.0, -4.0], np.float32)
+    assert output_error(want + np.float32(0.004), want) == pytest.approx(1e-3, rel=1e-3)
+    assert output_error(want[:1], want) == float("inf")
+    assert output_error(want.astype(np.float64), want) == float("inf")
+
+
+def test_the_error_is_no_number_where_one_is_not_finite_and_the_other_is():
+    want = np.array([1.0, np.inf, np.nan], np.float32)
+    assert output_error(want.copy(), want) == 0
+    assert np.isnan(output_error(np.array([1.0, np.inf, 2.0], np.float32), want))
+    assert np.isnan(output_error(np.array([np.nan, 1.0], np.float32), np.ones(2, np.float32)))
+
+
+def test_outputs_of_other_names_are_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", y=np.ones(2))
+    np.savez(tmp_path / "b.npz", z=np.ones(2))
+    with pytest.raises(BenchmarkError, match="outputs differ"):
+        compare(tmp_path / "a.npz", tmp_path / "b.npz")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["magika", "silero-vad-sequence", "gpt2-dynamo", "gru-tagger-script"]
+)
+def test_a_real_model_matches(name):
+    (model,) = (model for model in MODELS if model.name == name)
+    try:
+        model.path()
+    except ModelFileError as err:
+        pytest.skip(str(err))
+    assert model_check.main([model], seed=0, threads=2, json=None)["matched"] == 1
