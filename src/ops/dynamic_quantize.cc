@@ -2,6 +2,8 @@
  * \file ops/dynamic_quantize.cc
  * \brief Quantizing a tensor to uint8 by its own range.
  */
+#include "ops/dynamic_quantize.h"
+
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
 #include <tvm/ffi/reflection/registry.h>
@@ -108,6 +110,26 @@ void Widen(std::atomic<float>* bound, float value, bool (*wider)(float, float)) 
   }
 }
 
+}  // namespace
+
+ByteScale ScaleOfRange(float low, float high) {
+  const float width = high - low;
+  const float scale = width == 0.0f ? 1.0f : width / 255.0f;
+  const float place = std::nearbyint(std::max(0.0f, std::min(255.0f, 0.0f - low / scale)));
+  return {scale, static_cast<uint8_t>(place)};
+}
+
+ByteScale ScaleOf(const float* x, int64_t count) {
+  const Range range = HostFunctions().find_range(x, count);
+  return ScaleOfRange(range.low, range.high);
+}
+
+void QuantizeBytes(const float* x, int64_t count, const ByteScale& scale, uint8_t* y) {
+  HostFunctions().quantize(x, count, scale.scale, static_cast<float>(scale.zero), y);
+}
+
+namespace {
+
 /*!
  * \brief y = saturate(round(x / scale) + zero) with the scale and zero point that map the range of
  *        X, widened to zero, to 0 ... 255.
@@ -134,13 +156,11 @@ void DynamicQuantize(DLTensor* x, DLTensor* y, DLTensor* scale, DLTensor* zero) 
     Widen(&low, range.low, [](float value, float seen) { return value < seen; });
     Widen(&high, range.high, [](float value, float seen) { return value > seen; });
   });
-  const float width = high.load() - low.load();
-  const float step = width == 0.0f ? 1.0f : width / 255.0f;
-  const float place = std::nearbyint(std::max(0.0f, std::min(255.0f, 0.0f - low.load() / step)));
-  *FloatData(scale) = step;
-  *ByteData(zero) = static_cast<uint8_t>(place);
+  const ByteScale found = ScaleOfRange(low.load(), high.load());
+  *FloatData(scale) = found.scale;
+  *ByteData(zero) = found.zero;
   ParallelFor(count, kLeast, [&](int64_t begin, int64_t end) {
-    functions.quantize(from + begin, end - begin, step, place, ByteData(y) + begin);
+    QuantizeBytes(from + begin, end - begin, found, ByteData(y) + begin);
   });
 }
 

@@ -19,11 +19,14 @@ enum LstmArg : int {
   kArgInitialC = kNumSharedArgs,
   kArgPeephole,
   kArgInputForget,
-  kArgY,
-  kArgYh,
-  kArgYc,
-  kNumArgs,
+  // The outputs follow, or, for weights of 8-bit integers, these and then the outputs.
+  kNumLstmArgs,
+  kArgSums = kNumLstmArgs,
+  kArgScales,
+  kArgZeros,
+  kNumInt8LstmArgs,
 };
+constexpr int kNumOutputs = 3;  // Y, Y_h, Y_c
 
 /*! \brief What an LSTM has beside a plain layer. */
 struct LstmOperands {
@@ -94,28 +97,56 @@ class LstmCell final : public RecurrentCell {
   StepProduct product_;
 };
 
-void Lstm(ffi::PackedArgs args, ffi::Any*) {
-  if (args.size() != kNumArgs) {
-    TVM_FFI_THROW(TypeError) << "expected " << kNumArgs << " arguments, got " << args.size();
+RecurrentLayer ReadLstm(const ffi::PackedArgs& args, int first_output, LstmOperands* operands) {
+  if (args.size() != first_output + kNumOutputs) {
+    TVM_FFI_THROW(TypeError) << "expected " << first_output + kNumOutputs << " arguments, got "
+                             << args.size();
   }
-  const RecurrentLayer layer = ReadLayer(args, kGates, 3, kArgY);
+  RecurrentLayer layer = ReadLayer(args, kGates, 3, first_output);
   const int64_t d = layer.directions, b = layer.batch, h = layer.hidden;
   const int64_t first = layer.batch_first ? b : d, second = layer.batch_first ? d : b;
-  LstmOperands operands;
-  operands.initial_c =
+  operands->initial_c =
       CheckedData(OptionalTensor(args, kArgInitialC), {first, second, h}, "initial_c");
-  operands.peephole = CheckedData(OptionalTensor(args, kArgPeephole), {d, 3 * h}, "P");
-  operands.input_forget = args[kArgInputForget].cast<int64_t>() != 0;
-  operands.y_c =
-      const_cast<float*>(CheckedData(args[kArgYc].cast<DLTensor*>(), {first, second, h}, "Y_c"));
-  const RecurrentWeight weight = ReadWeight(args, kArgSite, kArgWeight, kGates * h, layer);
+  operands->peephole = CheckedData(OptionalTensor(args, kArgPeephole), {d, 3 * h}, "P");
+  operands->input_forget = args[kArgInputForget].cast<int64_t>() != 0;
+  const DLTensor* y_c = args[first_output + 2].cast<DLTensor*>();
+  operands->y_c = const_cast<float*>(CheckedData(y_c, {first, second, h}, "Y_c"));
+  return layer;
+}
+
+void Lstm(ffi::PackedArgs args, ffi::Any*) {
+  LstmOperands operands;
+  const RecurrentLayer layer = ReadLstm(args, kNumLstmArgs, &operands);
+  const RecurrentWeight weight =
+      ReadWeight(args, kArgSite, kArgWeight, kGates * layer.hidden, layer);
+  RunLayer<LstmCell>(layer, weight, operands);
+}
+
+/*!
+ * \brief The same with weights of 8-bit integers; the state is quantized anew at each step.
+ *
+ * The weights are panels (d, ceil(4h / 16), groups, 16, 4) with sums (d, ceil(4h / 16), 16); their
+ * scales and zero points are (d, 4h).
+ */
+void LstmInt8(ffi::PackedArgs args, ffi::Any*) {
+  LstmOperands operands;
+  const RecurrentLayer layer = ReadLstm(args, kNumInt8LstmArgs, &operands);
+  const Int8RecurrentWeight int8 =
+      ReadInt8Weight(args[kArgWeight].cast<DLTensor*>(), args[kArgSums].cast<DLTensor*>(),
+                     args[kArgScales].cast<DLTensor*>(), args[kArgZeros].cast<DLTensor*>(),
+                     layer.directions, layer.hidden, kGates * layer.hidden);
+  RecurrentWeight weight;
+  weight.n = int8.n;
+  weight.int8 = &int8;
   RunLayer<LstmCell>(layer, weight, operands);
 }
 
 }  // namespace
 
 TVM_FFI_STATIC_INIT_BLOCK() {
-  tvm::ffi::reflection::GlobalDef().def_packed("moonpoly.op.lstm", Lstm);
+  tvm::ffi::reflection::GlobalDef()
+      .def_packed("moonpoly.op.lstm", Lstm)
+      .def_packed("moonpoly.op.lstm_int8", LstmInt8);
 }
 
 }  // namespace moonpoly

@@ -143,6 +143,14 @@ RecurrentWeight ReadWeight(const ffi::PackedArgs& args, int site_index, int inde
 std::vector<RecurrentShare> DealShares(const RecurrentLayer& layer, const RecurrentWeight& weight) {
   const int32_t threads = NumThreads();
   const int64_t d = layer.directions;
+  if (weight.int8 != nullptr) {
+    // All rows together: what they are quantized by is the range of all.
+    std::vector<RecurrentShare> whole;
+    for (int64_t direction = 0; direction < d; ++direction) {
+      whole.push_back({direction, 0, layer.batch, 1, d > 1});
+    }
+    return whole;
+  }
   // All rows of a direction together, its products on all threads, one direction after the other.
   double best = PredictedUs(weight, layer, layer.batch, threads) * d;
   int64_t best_parts = 0;
@@ -168,6 +176,12 @@ std::vector<RecurrentShare> DealShares(const RecurrentLayer& layer, const Recurr
 
 StepProduct PlanProduct(const RecurrentWeight& weight, const RecurrentShare& share, int64_t hidden,
                         float* a, float* c) {
+  if (weight.int8 != nullptr) {
+    StepProduct product;
+    product.int8 =
+        std::make_shared<Int8StepProduct>(*weight.int8, share.direction, share.num_rows, a, c);
+    return product;
+  }
   const Site& site = *weight.site;
   DLTensor b = *weight.data;
   // One direction: the first dimension is left out. Both layouts are contiguous.
@@ -187,6 +201,10 @@ StepProduct PlanProduct(const RecurrentWeight& weight, const RecurrentShare& sha
 }
 
 int StepProduct::Run() const {
+  if (int8 != nullptr) {
+    int8->Run();
+    return 0;
+  }
   GemmCall call;
   call.ks = kernels;
   call.plan = &plan;

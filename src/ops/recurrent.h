@@ -19,6 +19,7 @@
 #include "launch/gemm.h"
 #include "model/sites.h"
 #include "ops/activation.h"
+#include "ops/int8_recurrent.h"
 
 namespace moonpoly {
 
@@ -28,6 +29,8 @@ struct RecurrentWeight {
   const DLTensor* data = nullptr;
   /*! \brief Columns of the product. */
   int64_t n = 0;
+  /*! \brief The weights instead of `site` and `data` where they are 8-bit integers. */
+  const Int8RecurrentWeight* int8 = nullptr;
 };
 
 /*! \brief One product that a step repeats, planned once: c (m, n) = a (m, k) times the weights. */
@@ -35,6 +38,7 @@ struct StepProduct {
   BoundMatmul bound;
   Plan plan;
   const KernelSetObj* kernels = nullptr;
+  std::shared_ptr<Int8StepProduct> int8;
 
   /*! \brief Returns 0, or -1 with the error raised in the thread's FFI state. */
   int Run() const;

@@ -84,6 +84,8 @@ class Pair:
             options = onnxruntime.SessionOptions()
             options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
             options.log_severity_level = 3
+            # With more, some kernels quantise each thread's rows by a range of their own.
+            options.intra_op_num_threads = 1
             self._oracle = onnxruntime.InferenceSession(
                 model.SerializeToString(), options, providers=["CPUExecutionProvider"]
             )

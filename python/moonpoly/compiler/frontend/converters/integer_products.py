@@ -65,8 +65,7 @@ def matmul(
     pair = as_matrices(ctx, a, b)
     out = relax.TensorType(pair.shape, "int32")
     if constant is not None and constant.ndim <= 2:
-        matrix = constant.reshape(constant.shape[0], -1).copy()
-        panels, sums = pack(matrix)
+        panels, sums = pack(constant.reshape(constant.shape[0], -1))
         operands = [pair.left, relax.const(panels), relax.const(sums), a_zero, b_zero]
         product = relax.op.call_dps_packed(
             "moonpoly.op.matmul_int8_packed", relax.Tuple(operands), out
@@ -90,7 +89,8 @@ def pack(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     k, n = matrix.shape
     panels = np.empty((-(-n // 16), -(-k // 4), 16, 4), np.int8)
     sums = np.empty((-(-n // 16), 16), np.int32)
-    _ffi_api.pack_int8(matrix, panels, sums)
+    # The library takes no array that is read-only, as an initialiser's is.
+    _ffi_api.pack_int8(np.array(matrix, order="C"), panels, sums)
     return panels, sums
 
 

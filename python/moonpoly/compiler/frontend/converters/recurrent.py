@@ -36,11 +36,11 @@ _ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
 }
 _HALF = ("float16", "bfloat16")
 # Stands in a call for an operand that is left out, or a site that is not yet known.
-_ABSENT = 0
+ABSENT = 0
 
 
 @dataclass
-class _Layer:
+class Layer:
     """The sizes and the shared operands of one recurrent layer."""
 
     ctx: Context
@@ -76,7 +76,7 @@ class _Layer:
     def optional(self, index: int) -> relax.Expr:
         """Return operand ``index``, or what stands for one that is left out."""
         tensor = self.operand(index)
-        return relax.prim_value(_ABSENT) if tensor is None else tensor
+        return relax.prim_value(ABSENT) if tensor is None else tensor
 
     def parts(self, index: int, widths: Sequence[int]) -> list[relax.Expr]:
         """Cut a weight, known or not, along its second axis into parts of the given widths."""
@@ -115,7 +115,7 @@ class _Layer:
             relax.TensorType(_dims(shape), "float32")
             for shape in [self.y_shape] + [self.state_shape] * states
         ]
-        args = [item if isinstance(item, relax.Expr) else _scalar(item) for item in inputs]
+        args = [item if isinstance(item, relax.Expr) else scalar(item) for item in inputs]
         result = ctx.emit(relax.call_dps_packed(name, args, out_ty=outputs))
         fields = [ctx.emit(relax.TupleGetItem(result, i)) for i in range(1 + states)]
         if self.dtype in _HALF:
@@ -126,7 +126,7 @@ class _Layer:
         """Return the arguments that the three operators begin with."""
         attrs = self.ctx.attrs
         return [
-            _ABSENT,
+            ABSENT,
             projected,
             weight,
             self.optional(5),
@@ -142,11 +142,11 @@ def _dims(shape: Sequence[Integer]) -> list[Any]:
     return [relax.prim_value(dim) if isinstance(dim, int) else dim for dim in shape]
 
 
-def _scalar(value: float | str) -> relax.Expr:
+def scalar(value: float | str) -> relax.Expr:
     return tvm.ir.StringImm(value) if isinstance(value, str) else relax.prim_value(value)
 
 
-def _layer(ctx: Context, gates: int) -> _Layer:
+def _layer(ctx: Context, gates: int) -> Layer:
     x_shape, w_shape, r_shape = (ctx.shape(index) for index in range(3))
     if x_shape is None or w_shape is None or r_shape is None:
         ctx.unsupported("the shapes of X, W and R must be known")
@@ -167,7 +167,7 @@ def _layer(ctx: Context, gates: int) -> _Layer:
     batch_first = bool(ctx.attrs.get("layout", 0))
     outer, inner = x_shape[:2]
     steps, batch = (inner, outer) if batch_first else (outer, inner)
-    return _Layer(ctx, dtype, steps, batch, directions, hidden, batch_first)
+    return Layer(ctx, dtype, steps, batch, directions, hidden, batch_first)
 
 
 def _activations(ctx: Context, defaults: Sequence[str]) -> str:
@@ -222,12 +222,12 @@ def gru(ctx: Context) -> Sequence[relax.Expr]:
         r_bias = [rest_bias, inner if reset_after else hidden_bias]
         bias = _sum(ctx, [w_bias, ctx.emit(relax.op.concat(r_bias, axis=1))])
     if reset_after:
-        weight, candidate = layer.parts(2, [3 * hidden])[0], relax.prim_value(_ABSENT)
+        weight, candidate = layer.parts(2, [3 * hidden])[0], relax.prim_value(ABSENT)
     else:
         weight, candidate = layer.parts(2, [2 * hidden, hidden])
     shared = layer.shared(layer.project(3, bias), weight, ["sigmoid", "tanh"])
     has_bias = reset_after and hidden_bias is not None
-    rest = [_ABSENT, candidate, hidden_bias if has_bias else _ABSENT]
+    rest = [ABSENT, candidate, hidden_bias if has_bias else ABSENT]
     return layer.call("moonpoly.op.gru", shared + rest, states=1)
 
 
