@@ -88,6 +88,12 @@ CASES = {
         [{"b": 3, "s": 4}],
         {"square": _integers(2, 1), "back": _integers(-1), "one": _integers(1)},
     ),
+    "one_size_put_into_a_shape": Case(
+        """g (float[b,s,4] x) => (float[b,t] y) {
+            d = Shape<end=2>(x) to = ScatterND(d, at, open) y = Reshape(x, to) }""",
+        [{"b": 3, "s": 5}],
+        {"at": np.array([[1]], INT), "open": _integers(-1)},
+    ),
     # Dimensions that are not proven equal.
     "broadcast_of_two_symbols": Case(
         """g (float[m,4] a, float[n,4] b) => (float[p,2] y) {

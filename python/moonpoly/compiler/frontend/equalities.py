@@ -14,7 +14,8 @@ import tvm
 import tvm_ffi
 from tvm import relax, tirx
 
-from moonpoly.compiler.frontend.symbolic.scalar import Symbols, as_expr
+from moonpoly.compiler.frontend.symbolic.elements import as_expr
+from moonpoly.compiler.frontend.symbolic.scalar import Symbols
 from moonpoly.compiler.frontend.values import Integer, is_symbolic, substitute
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import tvm
 from tvm import relax, te, tirx
 
-from moonpoly.compiler.frontend.symbolic.scalar import as_expr
+from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.values import Integer, is_symbolic
 
 if TYPE_CHECKING:

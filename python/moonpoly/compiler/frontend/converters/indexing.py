@@ -7,7 +7,7 @@ from tvm import relax, te
 
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
-from moonpoly.compiler.frontend.symbolic.scalar import as_expr
+from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.values import Integer, is_symbolic
 
 

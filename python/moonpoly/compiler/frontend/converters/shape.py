@@ -9,8 +9,8 @@ from tvm import relax, te, tirx
 
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.symbolic.factors import cancel
-from moonpoly.compiler.frontend.symbolic.scalar import as_expr
 from moonpoly.compiler.frontend.unify import broadcast_shapes, broadcast_to
 from moonpoly.compiler.frontend.values import Integer, is_symbolic
 

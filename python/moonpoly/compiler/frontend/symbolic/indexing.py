@@ -51,6 +51,25 @@ def _slice(ctx: Context) -> np.ndarray | None:
     return elements[tuple(picked)]
 
 
+@evaluates("ScatterND", "ScatterElements")
+def _scatter(ctx: Context) -> np.ndarray | None:
+    elements, indices, updates = elements_of(ctx, 0), ctx.constant(1), elements_of(ctx, 2)
+    if elements is None or indices is None or updates is None:
+        return None
+    if ctx.attrs.get("reduction", "none") != "none":
+        return None
+    result = elements.copy()
+    if ctx.op == "ScatterND":
+        for position in np.ndindex(indices.shape[:-1]):
+            result[tuple(indices[position])] = updates[position]
+        return result
+    axis = ctx.attrs.get("axis", 0) % elements.ndim
+    for position in np.ndindex(indices.shape):
+        target = (*position[:axis], int(indices[position]), *position[axis + 1 :])
+        result[target] = updates[position]
+    return result
+
+
 @evaluates("Split")
 def _split(ctx: Context) -> list[Value] | None:
     elements = elements_of(ctx, 0)

@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
-from moonpoly.compiler.frontend.symbolic.scalar import as_expr, as_real
+from moonpoly.compiler.frontend.symbolic.elements import as_expr, as_real
 from moonpoly.compiler.frontend.values import is_symbolic
 
 

@@ -1,4 +1,4 @@
-"""Arithmetic on single elements: numbers, expressions of dimensions, and ratios of such."""
+"""Arithmetic on single elements, and what is known of the dimensions in them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import functools
 import math
 import operator
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -14,27 +13,23 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from moonpoly.compiler.frontend.symbolic.elements import (
+    MAX_DENOMINATOR,
+    MAX_NUMERATOR,
+    Ratio,
+    as_expr,
+    as_ratio,
+    as_real,
+    is_dyadic,
+    is_real,
+    number_of,
+    parts_of,
+)
 from moonpoly.compiler.frontend.symbolic.factors import cancel
 from moonpoly.compiler.frontend.values import is_symbolic
 
-# Beyond these a ratio's exact arithmetic and float32's could part.
-_MAX_DENOMINATOR = 1 << 10
-_MAX_NUMERATOR = 1 << 10
 # No dimension is larger; it keeps the analyzer's bounds clear of int64's.
 _MAX_DIM = 1 << 31
-
-
-@dataclass(frozen=True)
-class Ratio:
-    """A real number that is exactly an integer expression by an integer.
-
-    Exporters compute sizes in floating point: ``floor(h * 0.5)``. As long as the factors are
-    small powers of two, or there is one division by a small integer, floating point rounds no
-    such value across an integer, and the exact ratio stands for it.
-    """
-
-    numerator: Any
-    denominator: int
 
 
 class Symbols:
@@ -66,7 +61,7 @@ class Symbols:
         cautious, bold = self._cautious.simplify(item), self._bold.simplify(item)
         if not tvm_ffi.structural_equal(cautious, bold):
             self._believe(item)
-        return _number_of(bold)
+        return number_of(bold)
 
     def proves(self, condition: Any) -> bool:
         """Return whether a condition holds at all sizes."""
@@ -120,10 +115,10 @@ class Symbols:
 
     def multiply(self, left: Any, right: Any) -> Any:
         """Return the product."""
-        if not _is_real(left) and not _is_real(right):
+        if not is_real(left) and not is_real(right):
             return self._apply(operator.mul, left, right)
-        a, b = _ratio(left), _ratio(right)
-        if a is None or b is None or not (_is_dyadic(a) and _is_dyadic(b)):
+        a, b = as_ratio(left), as_ratio(right)
+        if a is None or b is None or not (is_dyadic(a) and is_dyadic(b)):
             return self._apply(operator.mul, as_real(left), as_real(right))
         numerator = self._apply(operator.mul, a.numerator, b.numerator)
         return self.reduce(Ratio(numerator, a.denominator * b.denominator))
@@ -136,17 +131,17 @@ class Symbols:
         ZeroDivisionError
             If the divisor is zero.
         """
-        if not _is_real(left) and not _is_real(right):
+        if not is_real(left) and not is_real(right):
             return self._divide_integers(left, right)
-        ratio = _ratio(left)
+        ratio = as_ratio(left)
         if ratio is not None and not is_symbolic(right) and float(right).is_integer():
-            if 0 < abs(right) <= _MAX_DENOMINATOR and _is_dyadic(ratio):
+            if 0 < abs(right) <= MAX_DENOMINATOR and is_dyadic(ratio):
                 sign = -1 if right < 0 else 1
                 numerator = self._apply(operator.mul, ratio.numerator, sign)
                 return self.reduce(Ratio(numerator, ratio.denominator * abs(int(right))))
         elif ratio is not None and not is_symbolic(right):
             inverse = Fraction(1) / Fraction(right)
-            if inverse.denominator == 1 and inverse.numerator <= _MAX_NUMERATOR:
+            if inverse.denominator == 1 and inverse.numerator <= MAX_NUMERATOR:
                 return self.multiply(left, float(inverse.numerator))
         return self._apply(tirx.div, as_real(left), as_real(right))
 
@@ -179,8 +174,8 @@ class Symbols:
         """Return whether a relation holds: a bool, or an expression of one."""
         if not is_symbolic(left) and not is_symbolic(right):
             return bool(relation(left, right))
-        if _is_real(left) or _is_real(right):
-            a, b = _ratio(left), _ratio(right)
+        if is_real(left) or is_real(right):
+            a, b = as_ratio(left), as_ratio(right)
             if a is None or b is None:
                 return self._apply(_relation(relation), as_real(left), as_real(right))
             left = self._apply(operator.mul, a.numerator, b.denominator)
@@ -192,7 +187,7 @@ class Symbols:
         """Return one of two elements."""
         if not is_symbolic(condition):
             return yes if condition else no
-        if _is_real(yes) or _is_real(no):
+        if is_real(yes) or is_real(no):
             yes, no = as_real(yes), as_real(no)
         return self.simplify(tirx.Select(condition, as_expr(yes), as_expr(no)))
 
@@ -216,7 +211,7 @@ class Symbols:
         if not is_symbolic(item):
             return float(math.floor(item))
         if isinstance(item, Ratio):
-            return self.reduce(Ratio(self._apply(tirx.floordiv, *_parts(item)), 1))
+            return self.reduce(Ratio(self._apply(tirx.floordiv, *parts_of(item)), 1))
         return tirx.floor(item)
 
     def ceil(self, item: Any) -> Any:
@@ -233,7 +228,7 @@ class Symbols:
         if not is_symbolic(item):
             return int(item)
         if isinstance(item, Ratio):
-            return self._divide_integers(*_parts(item))
+            return self._divide_integers(*parts_of(item))
         if str(item.ty.dtype) == "int64":
             return item
         return self.simplify(tirx.Cast("int64", item))
@@ -242,7 +237,7 @@ class Symbols:
         """Return an integer element as a real one."""
         if not is_symbolic(item):
             return float(item)
-        if _is_real(item):
+        if is_real(item):
             return item
         return Ratio(self.to_integer(item), 1)
 
@@ -260,10 +255,10 @@ class Symbols:
         return ratio
 
     def _linear(self, combine: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
-        if not _is_real(left) and not _is_real(right):
+        if not is_real(left) and not is_real(right):
             return self._apply(combine, left, right)
-        a, b = _ratio(left), _ratio(right)
-        if a is None or b is None or not (_is_dyadic(a) and _is_dyadic(b)):
+        a, b = as_ratio(left), as_ratio(right)
+        if a is None or b is None or not (is_dyadic(a) and is_dyadic(b)):
             return self._apply(combine, as_real(left), as_real(right))
         denominator = math.lcm(a.denominator, b.denominator)
         parts = (
@@ -288,56 +283,6 @@ class Symbols:
         return self.simplify(combine(as_expr(left, right), as_expr(right, left)))
 
 
-def as_expr(item: Any, like: Any = None) -> tvm.ir.Expr:
-    """Return an element as an expression; a number takes the type of ``like``, or int64."""
-    if is_symbolic(item):
-        return item
-    if like is not None and is_symbolic(like):
-        return tirx.const(item, str(like.ty.dtype))
-    if isinstance(item, bool):
-        return tirx.const(item, "bool")
-    return tirx.const(item, "float32" if isinstance(item, float) else "int64")
-
-
-def as_real(item: Any) -> Any:
-    """Return an element as a float32 expression, or a float."""
-    if not is_symbolic(item):
-        return float(item)
-    if isinstance(item, Ratio):
-        numerator = tirx.Cast("float32", as_expr(item.numerator))
-        divisor = tirx.const(item.denominator, "float32")
-        return numerator if item.denominator == 1 else tirx.div(numerator, divisor)
-    return item if "float" in str(item.ty.dtype) else tirx.Cast("float32", item)
-
-
-def _is_real(item: Any) -> bool:
-    if isinstance(item, float | Ratio):
-        return True
-    return is_symbolic(item) and "float" in str(item.ty.dtype)
-
-
-def _ratio(item: Any) -> Ratio | None:
-    """Return an element as an exact ratio, if it is a simple one."""
-    if isinstance(item, Ratio):
-        return item
-    if not is_symbolic(item):
-        if not math.isfinite(item):
-            return None
-        exact = Fraction(item)
-        if exact.denominator > _MAX_DENOMINATOR or abs(exact.numerator) > _MAX_NUMERATOR:
-            return None
-        return Ratio(exact.numerator, exact.denominator)
-    return None if _is_real(item) else Ratio(item, 1)
-
-
-def _is_dyadic(ratio: Ratio | None) -> bool:
-    return ratio is not None and ratio.denominator & (ratio.denominator - 1) == 0
-
-
-def _parts(ratio: Ratio) -> tuple[Any, int]:
-    return ratio.numerator, ratio.denominator
-
-
 def _smallest_factor(number: int) -> int:
     return next(step for step in range(2, number + 1) if number % step == 0)
 
@@ -350,9 +295,3 @@ def _relation(relation: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 def _int64(value: int) -> tirx.IntImm:
     return tirx.IntImm("int64", value)
-
-
-def _number_of(expr: tvm.ir.Expr) -> Any:
-    if isinstance(expr, tirx.IntImm):
-        return bool(expr.value) if str(expr.ty.dtype) == "bool" else int(expr.value)
-    return float(expr.value) if isinstance(expr, tirx.FloatImm) else expr
