@@ -44,7 +44,8 @@ _SPLIT_COLUMNS = {
     64: (8, 16, 24, 32, 48, 64, 80, 96, 128, 160),
     128: (16, 32, 48, 64, 80, 96, 112, 128, 160, 192),
 }
-_STRIDED_COLUMNS = {64: (16, 64), 128: (64,)}
+# More rows than these are more than the registers of the threads that load can hold.
+_STRIDED_COLUMNS = {64: (16, 64)}
 
 # More slots than this only make a kernel slower to start.
 _DEEPEST = 12
@@ -87,21 +88,18 @@ def _oriented(tile: Tile, swapped: bool, rows: int) -> Iterator[WgmmaConfig]:
         stages=_SHALLOWEST,
         consumers=consumers_of(rows),
         swapped=swapped,
-        split=not whole and tile.family != "strided",
+        split=not whole,
         loads={"whole": "tma", "split": "tma"}.get(tile.family, tile.family),
     )
     shared = tile.um * tile.un >= _MIN_SHARED_ITEMS
     clusters = ((1, 1), (2, 1), (1, 2)) if whole and shared else ((1, 1),)
-    splits = (False, True) if tile.family == "strided" else (base.split,)
     pingpong = (False, True) if whole and rows <= 128 else (False,)
-    for alternate, split, (p, q), blocks in product(
-        pingpong, splits, clusters, range(1, _MAX_BLOCKS + 1)
-    ):
+    several = 1 if tile.family == "strided" else _MAX_BLOCKS
+    for alternate, (p, q), blocks in product(pingpong, clusters, range(1, several + 1)):
         config = replace(
             base,
             pingpong=alternate,
             consumers=2 if alternate else base.consumers,
-            split=split,
             cluster_p=p,
             cluster_q=q,
             blocks=blocks,

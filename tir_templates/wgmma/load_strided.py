@@ -1,8 +1,11 @@
 """The producer without TMA: warps that gather operands of any strides and any alignment.
 
-TMA needs rows that start at multiples of 16 bytes. Here, where k is contiguous, eight elements come
+TMA needs rows that start at multiples of 16 bytes. Here, where k is contiguous, eight items come
 out of two aligned loads that are shifted into place; where it is not, one by one, the threads of a
 warp along the other axis. Rows and steps outside of the operands become zeros.
+
+The loads of two steps are in flight while those of the step before are shifted and stored: with
+one step at a time the latency of memory is all there is.
 """
 
 from __future__ import annotations
@@ -11,183 +14,181 @@ from tvm.script import tirx as T
 
 from .config import ROW_BYTES, STEP, WgmmaConfig
 
-# Elements of 16 bytes.
+# Items of 16 bytes, and how many of these a row of a step has.
 _VECTOR = 8
 _CHUNKS = STEP // _VECTOR
-# Vectors that a thread has in flight.
-_FLYING = 4
+# 32-bit words of the two vectors that eight items lie in.
+_WORDS = 8
 
 
 def load_strided(c: WgmmaConfig):
     """Return an inline function that loads the steps [first, last) of the tile at ``at``.
 
-    ``ring`` holds the slot and the phase; both go on from tile to tile. An operand is given as its
-    items (16 bits each, from an address that is a multiple of 16 bytes), the items to skip, its
-    rows, and the items from row to row and from step to step.
+    ``ring`` holds the slot and the phase; both go on from tile to tile. ``x`` and ``y`` are
+    operands: their items (16 bits each, from an address that is a multiple of 16 bytes), the items
+    to skip, their rows, and the items from row to row and from step to step.
     """
     threads = c.producer_threads
-    in_flight = _FLYING if c.blocks == 1 else _FLYING // 2
-    gather_p, gather_q = _gather(c.rows, threads, in_flight), _gather(c.columns, threads, in_flight)
+    p_flying, q_flying = (-(-rows * _CHUNKS // threads) for rows in (c.rows, c.columns))
+    fetch_p, fetch_q = _fetch(c.rows, threads), _fetch(c.columns, threads)
+    place_p, place_q = _place(c.rows, threads), _place(c.columns, threads)
 
     @T.inline
-    def load(
-        smem,
-        full,
-        empty,
-        p_items,
-        p_skip,
-        p_rows,
-        p_row,
-        p_step,
-        q_items,
-        q_skip,
-        q_rows,
-        q_row,
-        q_step,
-        k,
-        at,
-        first,
-        last,
-        ring,
-        tid,
-        lane,
+    def turn(
+        smem, full, empty, x, y, k, at, k0, p_words, p_shift, q_words, q_shift, ring, tid, lane
     ):
+        T.cuda.mbarrier_wait(empty.ptr_to([ring[0]]), ring[1] ^ 1)
+        place_p(smem, ring[0] * c.p_bytes, p_words, p_shift, x, k, at[0], k0[0], tid)
+        place_q(smem, c.q_offset + ring[0] * c.q_bytes, q_words, q_shift, y, k, at[1], k0[0], tid)
+        fetch_p(p_words, p_shift, x, k, at[0], k0[0] + 2 * STEP, tid)
+        fetch_q(q_words, q_shift, y, k, at[1], k0[0] + 2 * STEP, tid)
+        k0[0] = k0[0] + STEP
+        # The tensor cores read through another proxy than these stores went through.
+        T.ptx.fence.proxy.async_.shared__cta()
+        T.cuda.warp_sync()
+        if lane == 0:
+            T.ptx.mbarrier.arrive.shared.b64(full.ptr_to([ring[0]]), T.uint32(1))
+        ring[0] = ring[0] + 1
+        if ring[0] == c.stages:
+            ring[0] = 0
+            ring[1] = ring[1] ^ 1
+
+    @T.inline
+    def load(smem, full, empty, x, y, k, at, first, last, ring, tid, lane):
+        # Of the even steps and of the odd ones.
+        p_even = T.alloc_local([p_flying * _WORDS], "uint32")
+        q_even = T.alloc_local([q_flying * _WORDS], "uint32")
+        p_odd = T.alloc_local([p_flying * _WORDS], "uint32")
+        q_odd = T.alloc_local([q_flying * _WORDS], "uint32")
+        p_even_shift = T.alloc_local([p_flying], "int32")
+        q_even_shift = T.alloc_local([q_flying], "int32")
+        p_odd_shift = T.alloc_local([p_flying], "int32")
+        q_odd_shift = T.alloc_local([q_flying], "int32")
         # Registers, not expressions: the simplifier would copy those into every use.
         k0 = T.alloc_local([1], "int32")
+        left = T.alloc_local([1], "int32")
         k0[0] = first * STEP
-        for step in T.serial(last - first):
-            T.cuda.mbarrier_wait(empty.ptr_to([ring[0]]), ring[1] ^ 1)
-            gather_p(
+        left[0] = last - first
+        fetch_p(p_even, p_even_shift, x, k, at[0], k0[0], tid)
+        fetch_q(q_even, q_even_shift, y, k, at[1], k0[0], tid)
+        fetch_p(p_odd, p_odd_shift, x, k, at[0], k0[0] + STEP, tid)
+        fetch_q(q_odd, q_odd_shift, y, k, at[1], k0[0] + STEP, tid)
+        while left[0] > 0:
+            turn(
                 smem,
-                ring[0] * c.p_bytes,
-                p_items,
-                p_skip,
-                p_rows,
-                p_row,
-                p_step,
+                full,
+                empty,
+                x,
+                y,
                 k,
-                at[0],
-                k0[0],
+                at,
+                k0,
+                p_even,
+                p_even_shift,
+                q_even,
+                q_even_shift,
+                ring,
                 tid,
+                lane,
             )
-            gather_q(
-                smem,
-                c.q_offset + ring[0] * c.q_bytes,
-                q_items,
-                q_skip,
-                q_rows,
-                q_row,
-                q_step,
-                k,
-                at[1],
-                k0[0],
-                tid,
-            )
-            k0[0] = k0[0] + STEP
-            # The tensor cores read through another proxy than these stores went through.
-            T.ptx.fence.proxy.async_.shared__cta()
-            T.cuda.warp_sync()
-            if lane == 0:
-                T.ptx.mbarrier.arrive.shared.b64(full.ptr_to([ring[0]]), T.uint32(1))
-            ring[0] = ring[0] + 1
-            if ring[0] == c.stages:
-                ring[0] = 0
-                ring[1] = ring[1] ^ 1
+            if left[0] > 1:
+                turn(
+                    smem,
+                    full,
+                    empty,
+                    x,
+                    y,
+                    k,
+                    at,
+                    k0,
+                    p_odd,
+                    p_odd_shift,
+                    q_odd,
+                    q_odd_shift,
+                    ring,
+                    tid,
+                    lane,
+                )
+            left[0] = left[0] - 2
 
     return load
 
 
-def _gather(height: int, threads: int, in_flight: int):
-    """Return an inline function that brings ``height`` rows of one step into shared memory."""
-    chunks = height * _CHUNKS
-    flying = min(in_flight, -(-chunks // threads))
+def _fetch(height: int, threads: int):
+    """Return an inline function that starts the loads of one step, where k is contiguous.
+
+    A thread's ``shift`` says where its eight items begin in the words, or -1 where they are not
+    all inside of the operand.
+    """
+    flying = -(-height * _CHUNKS // threads)
 
     @T.inline
-    def gather(smem, offset, items, skip, rows, row_stride, step_stride, k, top, k0, tid):
-        words = T.alloc_local([flying * 8], "uint32")
-        shift = T.alloc_local([flying], "int32")
+    def fetch(words, shift, operand, k, top, k0, tid):
+        row = T.alloc_local([1], "int32")
+        item = T.alloc_local([1], "int64")
+        column = T.alloc_local([1], "int32")
+        if operand[4] == T.int64(1):
+            column[0] = k0 + T.truncmod(tid, _CHUNKS) * _VECTOR
+            for u in T.unroll(flying):
+                row[0] = T.truncdiv(u * threads + tid, _CHUNKS)
+                item[0] = T.cast(top + row[0], "int64") * operand[3] + column[0] + operand[1]
+                shift[u] = T.cast(T.bitwise_and(item[0], T.int64(_VECTOR - 1)), "int32")
+                item[0] = item[0] - T.cast(shift[u], "int64")
+                # Whole, inside of its row, and both aligned vectors before the end of the last row.
+                if (
+                    row[0] < height
+                    and top + row[0] < operand[2]
+                    and column[0] + _VECTOR <= k
+                    and (
+                        (top + row[0] + 1 < operand[2] and operand[3] >= T.int64(_VECTOR))
+                        or column[0] + 2 * _VECTOR <= k + shift[u]
+                    )
+                ):
+                    T.ptx["ld.global.v4.b32"](
+                        words[u * _WORDS],
+                        words[u * _WORDS + 1],
+                        words[u * _WORDS + 2],
+                        words[u * _WORDS + 3],
+                        operand[0].ptr_to([item[0]]),
+                    )
+                    T.ptx["ld.global.v4.b32"](
+                        words[u * _WORDS + 4],
+                        words[u * _WORDS + 5],
+                        words[u * _WORDS + 6],
+                        words[u * _WORDS + 7],
+                        operand[0].ptr_to([item[0] + _VECTOR]),
+                    )
+                else:
+                    shift[u] = -1
+
+    return fetch
+
+
+def _place(height: int, threads: int):
+    """Return an inline function that stores one step where the tensor cores look for it."""
+    flying = -(-height * _CHUNKS // threads)
+
+    @T.inline
+    def place(smem, offset, words, shift, operand, k, top, k0, tid):
         out = T.alloc_local([4], "uint32")
         row = T.alloc_local([1], "int32")
         chunk = T.alloc_local([1], "int32")
-        item = T.alloc_local([1], "int64")
-        end = T.alloc_local([1], "int64")
-        # One past the last item that exists.
-        end[0] = (
-            T.cast(rows - 1, "int64") * row_stride + T.cast(k - 1, "int64") * step_stride + 1 + skip
-        )
-        for batch in T.serial(-(-chunks // (threads * flying))):
-            if step_stride == T.int64(1):
-                for u in T.unroll(flying):
-                    row[0] = T.truncdiv((batch * flying + u) * threads + tid, _CHUNKS)
-                    chunk[0] = T.truncmod(tid, _CHUNKS)
-                    item[0] = (
-                        T.cast(top + row[0], "int64") * row_stride
-                        + (k0 + chunk[0] * _VECTOR)
-                        + skip
-                    )
-                    shift[u] = T.cast(T.bitwise_and(item[0], T.int64(_VECTOR - 1)), "int32")
-                    item[0] = item[0] - T.cast(shift[u], "int64")
-                    # Whole, inside of its row, and its two aligned vectors inside of the tensor.
-                    if (
-                        row[0] < height
-                        and top + row[0] < rows
-                        and k0 + chunk[0] * _VECTOR + _VECTOR <= k
-                        and item[0] + 2 * _VECTOR <= end[0]
-                    ):
-                        T.ptx["ld.global.v4.b32"](
-                            words[u * 8],
-                            words[u * 8 + 1],
-                            words[u * 8 + 2],
-                            words[u * 8 + 3],
-                            items.ptr_to([item[0]]),
-                        )
-                        T.ptx["ld.global.v4.b32"](
-                            words[u * 8 + 4],
-                            words[u * 8 + 5],
-                            words[u * 8 + 6],
-                            words[u * 8 + 7],
-                            items.ptr_to([item[0] + _VECTOR]),
-                        )
-                    else:
-                        shift[u] = -1
-                for u in T.unroll(flying):
-                    row[0] = T.truncdiv((batch * flying + u) * threads + tid, _CHUNKS)
-                    chunk[0] = T.truncmod(tid, _CHUNKS)
-                    if row[0] < height:
-                        if shift[u] >= 0:
-                            _shift(out, words, u, shift[u])
-                        else:
-                            _one_by_one(
-                                out,
-                                items,
-                                skip,
-                                rows,
-                                row_stride,
-                                step_stride,
-                                k,
-                                top + row[0],
-                                k0 + chunk[0] * _VECTOR,
-                            )
-                        _put(smem, offset, row[0], chunk[0], out)
+        for u in T.unroll(flying):
+            if operand[4] == T.int64(1):
+                row[0] = T.truncdiv(u * threads + tid, _CHUNKS)
+                chunk[0] = T.truncmod(tid, _CHUNKS)
             else:
-                for u in T.unroll(flying):
-                    row[0] = T.truncmod((batch * flying + u) * threads + tid, height)
-                    chunk[0] = T.truncdiv((batch * flying + u) * threads + tid, height)
-                    if chunk[0] < _CHUNKS:
-                        _one_by_one(
-                            out,
-                            items,
-                            skip,
-                            rows,
-                            row_stride,
-                            step_stride,
-                            k,
-                            top + row[0],
-                            k0 + chunk[0] * _VECTOR,
-                        )
-                        _put(smem, offset, row[0], chunk[0], out)
+                row[0] = T.truncmod(u * threads + tid, height)
+                chunk[0] = T.truncdiv(u * threads + tid, height)
+                shift[u] = -1
+            if row[0] < height and chunk[0] < _CHUNKS:
+                if shift[u] >= 0:
+                    _shift(out, words, u, shift[u])
+                else:
+                    _one_by_one(out, operand, k, top + row[0], k0 + chunk[0] * _VECTOR)
+                _put(smem, offset, row[0], chunk[0], out)
 
-    return gather
+    return place
 
 
 @T.inline
@@ -195,33 +196,33 @@ def _shift(out, words, u, items):
     """Take eight items out of sixteen, from the given one on."""
     if items >= 4:
         for i in T.unroll(6):
-            words[u * 8 + i] = words[u * 8 + i + 2]
+            words[u * _WORDS + i] = words[u * _WORDS + i + 2]
     if T.bitwise_and(items, 2) != 0:
         for i in T.unroll(5):
-            words[u * 8 + i] = words[u * 8 + i + 1]
+            words[u * _WORDS + i] = words[u * _WORDS + i + 1]
     if T.bitwise_and(items, 1) != 0:
         for i in T.unroll(4):
-            words[u * 8 + i] = T.bitwise_or(
-                T.shift_right(words[u * 8 + i], T.uint32(16)),
-                T.shift_left(words[u * 8 + i + 1], T.uint32(16)),
+            words[u * _WORDS + i] = T.bitwise_or(
+                T.shift_right(words[u * _WORDS + i], T.uint32(16)),
+                T.shift_left(words[u * _WORDS + i + 1], T.uint32(16)),
             )
     for i in T.unroll(4):
-        out[i] = words[u * 8 + i]
+        out[i] = words[u * _WORDS + i]
 
 
 @T.inline
-def _one_by_one(out, items, skip, rows, row_stride, step_stride, k, row, step):
+def _one_by_one(out, operand, k, row, step):
     """Load eight items of a row; those outside of the operand are zero."""
     halves = T.alloc_local([8], "uint32")
     item = T.alloc_local([1], "int64")
     for i in T.unroll(8):
         # An item that is not there is read as the first, so that no load waits for a branch.
         item[0] = T.int64(0)
-        if row < rows and step + i < k:
-            item[0] = T.cast(row, "int64") * row_stride + T.cast(step + i, "int64") * step_stride
-        halves[i] = T.cast(items[item[0] + skip], "uint32")
+        if row < operand[2] and step + i < k:
+            item[0] = T.cast(row, "int64") * operand[3] + T.cast(step + i, "int64") * operand[4]
+        halves[i] = T.cast(operand[0][item[0] + operand[1]], "uint32")
     for i in T.unroll(8):
-        if row >= rows or step + i >= k:
+        if row >= operand[2] or step + i >= k:
             halves[i] = T.uint32(0)
     for i in T.unroll(4):
         out[i] = T.bitwise_or(halves[2 * i], T.shift_left(halves[2 * i + 1], T.uint32(16)))

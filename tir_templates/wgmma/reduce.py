@@ -18,6 +18,10 @@ _ARRIVE = """__forceinline__ __device__ int arrive_last(int* counter, int count)
 }
 """
 
+# Groups of four items that a thread adds up at once, so that one waits while others load; fewer
+# where blocks share the registers of a multiprocessor.
+_FLYING = {1: 4, 2: 4, 3: 2, 4: 2}
+
 
 def stage_sums(c: WgmmaConfig):
     """Return an inline function that writes one consumer's sums to shared memory, as rows of C."""
@@ -60,6 +64,21 @@ def reduce(c: WgmmaConfig):
     quads_of_row = c.un // 4
     quads = c.um * quads_of_row
     threads = c.consumer_threads
+    flying = _FLYING[c.blocks]
+
+    @T.inline
+    def locate(quad, number, begin, end, tx):
+        # A thread that has nothing left to do reads along with the last quad.
+        for u in T.unroll(flying):
+            quad[u] = T.min(begin + (number * flying + u) * threads + tx, end - 1)
+
+    @T.inline
+    def write(C, quad, number, begin, end, tx, total, packed, top, left, m, n, ldc, vector):
+        for u in T.unroll(flying):
+            row: T.let = top + T.truncdiv(quad[u], quads_of_row)
+            column: T.let = left + T.truncmod(quad[u], quads_of_row) * 4
+            if begin + (number * flying + u) * threads + tx < end and row < m and column < n:
+                _write_quad(c, C, total, u * 4, packed, row, column, n, ldc, vector)
 
     @T.inline
     def run(
@@ -82,42 +101,59 @@ def reduce(c: WgmmaConfig):
         ldc,
         vector,
     ):
-        total = T.alloc_local([4], "float32")
-        value = T.alloc_local([4], "float32")
+        quad = T.alloc_local([flying], "int32")
+        total = T.alloc_local([4 * flying], "float32")
+        value = T.alloc_local([4 * flying], "float32")
         address = T.alloc_local([1], "uint32")
         packed = T.alloc_local([2], "uint32")
-        begin: T.let = T.truncdiv(rank * quads, cluster)
-        end: T.let = T.truncdiv((rank + 1) * quads, cluster)
-        for i in T.serial(T.truncdiv(end - begin + threads - 1, threads)):
-            quad: T.let = begin + i * threads + tx
-            row: T.let = T.truncdiv(quad, quads_of_row)
-            column: T.let = T.truncmod(quad, quads_of_row) * 4
-            if quad < end and top + row < m and left + column < n:
-                for u in T.unroll(4):
-                    total[u] = T.float32(0)
-                for r in T.serial(cluster):
+        share = T.alloc_local([2], "int32")
+        share[0] = T.truncdiv(rank * quads, cluster)
+        share[1] = T.truncdiv((rank + 1) * quads, cluster)
+        for i in T.serial(
+            T.truncdiv(share[1] - share[0] + threads * flying - 1, threads * flying)
+        ):
+            locate(quad, i, share[0], share[1], tx)
+            for u in T.unroll(4 * flying):
+                total[u] = T.float32(0)
+            for r in T.serial(cluster):
+                for u in T.unroll(flying):
                     T.ptx.mapa.shared__cluster.u32(
                         address[0],
-                        T.cuda.cvta_generic_to_shared(partial.ptr_to([row, column])),
+                        T.cuda.cvta_generic_to_shared(
+                            partial.ptr_to(
+                                [
+                                    T.truncdiv(quad[u], quads_of_row),
+                                    T.truncmod(quad[u], quads_of_row) * 4,
+                                ]
+                            )
+                        ),
                         T.cast(r, "uint32"),
                     )
                     T.ptx["ld.shared::cluster.v4.f32"](
-                        value[0], value[1], value[2], value[3], address[0]
+                        value[4 * u],
+                        value[4 * u + 1],
+                        value[4 * u + 2],
+                        value[4 * u + 3],
+                        address[0],
                     )
-                    for u in T.unroll(4):
-                        total[u] = total[u] + value[u]
-                if slices > 1:
+                for u in T.unroll(4 * flying):
+                    total[u] = total[u] + value[u]
+            if slices > 1:
+                for u in T.unroll(flying):
+                    # Threads at the end write the last quad's sums once more, the same ones.
                     T.ptx["st.global.v4.f32"](
                         workspace.ptr_to(
-                            [T.cast(slice_ * tiles + tile, "int64") * (4 * quads) + quad * 4]
+                            [T.cast(slice_ * tiles + tile, "int64") * (4 * quads) + quad[u] * 4]
                         ),
-                        total[0],
-                        total[1],
-                        total[2],
-                        total[3],
+                        total[4 * u],
+                        total[4 * u + 1],
+                        total[4 * u + 2],
+                        total[4 * u + 3],
                     )
-                else:
-                    _write_quad(c, C, total, packed, top + row, left + column, n, ldc, vector)
+            else:
+                write(
+                    C, quad, i, share[0], share[1], tx, total, packed, top, left, m, n, ldc, vector
+                )
         if slices > 1:
             T.ptx.bar.sync(BARRIER_CONSUMERS, threads)
             if tx == 0:
@@ -130,58 +166,75 @@ def reduce(c: WgmmaConfig):
                 )
             T.ptx.bar.sync(BARRIER_CONSUMERS, threads)
             if flag[0] != 0:
-                for i in T.serial(T.truncdiv(end - begin + threads - 1, threads)):
-                    quad: T.let = begin + i * threads + tx
-                    row: T.let = T.truncdiv(quad, quads_of_row)
-                    column: T.let = T.truncmod(quad, quads_of_row) * 4
-                    if quad < end and top + row < m and left + column < n:
-                        for u in T.unroll(4):
-                            total[u] = T.float32(0)
-                        for s in T.serial(slices):
+                for i in T.serial(
+                    T.truncdiv(share[1] - share[0] + threads * flying - 1, threads * flying)
+                ):
+                    locate(quad, i, share[0], share[1], tx)
+                    for u in T.unroll(4 * flying):
+                        total[u] = T.float32(0)
+                    for s in T.serial(slices):
+                        for u in T.unroll(flying):
                             T.ptx["ld.global.cg.v4.f32"](
-                                value[0],
-                                value[1],
-                                value[2],
-                                value[3],
+                                value[4 * u],
+                                value[4 * u + 1],
+                                value[4 * u + 2],
+                                value[4 * u + 3],
                                 workspace.ptr_to(
-                                    [T.cast(s * tiles + tile, "int64") * (4 * quads) + quad * 4]
+                                    [T.cast(s * tiles + tile, "int64") * (4 * quads) + quad[u] * 4]
                                 ),
                             )
-                            for u in T.unroll(4):
-                                total[u] = total[u] + value[u]
-                        _write_quad(c, C, total, packed, top + row, left + column, n, ldc, vector)
+                        for u in T.unroll(4 * flying):
+                            total[u] = total[u] + value[u]
+                    write(
+                        C,
+                        quad,
+                        i,
+                        share[0],
+                        share[1],
+                        tx,
+                        total,
+                        packed,
+                        top,
+                        left,
+                        m,
+                        n,
+                        ldc,
+                        vector,
+                    )
 
     return run
 
 
 @T.inline
-def _write_quad(c, C, total, packed, row, column, n, ldc, vector):
+def _write_quad(c, C, total, at, packed, row, column, n, ldc, vector):
     """Write four columns of a row of C that begin inside of it."""
     if c.out_dtype == "float32":
         if vector > 2:
             T.ptx["st.global.v4.f32"](
                 C.ptr_to([T.cast(row, "int64") * ldc + column]),
-                total[0],
-                total[1],
-                total[2],
-                total[3],
+                total[at + 0],
+                total[at + 1],
+                total[at + 2],
+                total[at + 3],
             )
         else:
             for u in T.unroll(4):
                 if column + u < n:
-                    C[T.cast(row, "int64") * ldc + (column + u)] = total[u]
+                    C[T.cast(row, "int64") * ldc + (column + u)] = total[at + u]
     else:
         if vector > 2:
             if c.out_dtype == "float16":
-                T.ptx["cvt.rn.f16x2.f32"](packed[0], total[1], total[0])
-                T.ptx["cvt.rn.f16x2.f32"](packed[1], total[3], total[2])
+                T.ptx["cvt.rn.f16x2.f32"](packed[0], total[at + 1], total[at + 0])
+                T.ptx["cvt.rn.f16x2.f32"](packed[1], total[at + 3], total[at + 2])
             else:
-                T.ptx["cvt.rn.bf16x2.f32"](packed[0], total[1], total[0])
-                T.ptx["cvt.rn.bf16x2.f32"](packed[1], total[3], total[2])
+                T.ptx["cvt.rn.bf16x2.f32"](packed[0], total[at + 1], total[at + 0])
+                T.ptx["cvt.rn.bf16x2.f32"](packed[1], total[at + 3], total[at + 2])
             T.ptx["st.global.v2.b32"](
                 C.ptr_to([T.cast(row, "int64") * ldc + column]), packed[0], packed[1]
             )
         else:
             for u in T.unroll(4):
                 if column + u < n:
-                    C[T.cast(row, "int64") * ldc + (column + u)] = T.cast(total[u], c.out_dtype)
+                    C[T.cast(row, "int64") * ldc + (column + u)] = T.cast(
+                        total[at + u], c.out_dtype
+                    )
