@@ -109,9 +109,7 @@ def reduce(c: WgmmaConfig):
         share = T.alloc_local([2], "int32")
         share[0] = T.truncdiv(rank * quads, cluster)
         share[1] = T.truncdiv((rank + 1) * quads, cluster)
-        for i in T.serial(
-            T.truncdiv(share[1] - share[0] + threads * flying - 1, threads * flying)
-        ):
+        for i in T.serial(T.truncdiv(share[1] - share[0] + threads * flying - 1, threads * flying)):
             locate(quad, i, share[0], share[1], tx)
             for u in T.unroll(4 * flying):
                 total[u] = T.float32(0)

@@ -1,8 +1,9 @@
 """Choose the kernels to keep: the set that runs synthetic shapes best, not the best kernels.
 
 Kernels are added one at a time, each time the one that most lowers the mean logarithm of the best
-plans' costs. No model's shape is known here: extents are drawn evenly in their logarithm, with
-weight on what is small, and some operands are such that TMA can't load them.
+plans' costs. No model's shape is known here: extents are drawn evenly in their logarithm, a share
+of them large enough for arithmetic to be the limit, and some operands are such that TMA can't load
+them.
 """
 
 from __future__ import annotations
@@ -25,10 +26,14 @@ _SERVES = {
     "transposed": ("strided",),
 }
 _SHARES = {"aligned": 0.72, "odd": 0.22, "transposed": 0.06}
-_MAX_OPERATIONS = 2.0**38
+# Lowest and highest m and n, and k: of any product, and of one that keeps every unit busy.
+_EXTENTS = ((1, 20000), (8, 30000))
+_LARGE_EXTENTS = ((256, 12000), (256, 12000))
+_LARGE_SHARE = 0.35
+_MAX_OPERATIONS = 2.0**40
 _MAX_ITEMS = 2.0**28
 _SEED = 7
-_MIN_GAIN = 3e-4
+_MIN_GAIN = 1e-4
 # The logarithm of a plan's cost where there is none yet: any kernel is better.
 _NO_PLAN = 12.0
 
@@ -67,8 +72,9 @@ def synthetic_shapes(count: int = 1500) -> SyntheticShapes:
     rng = np.random.default_rng(_SEED)
     rows: list[tuple[float, float, float, str]] = []
     while len(rows) < count:
-        m, n = (round(log_uniform(rng, 1, 20000)) for _ in range(2))
-        k = round(log_uniform(rng, 8, 30000))
+        sides, depth = _LARGE_EXTENTS if rng.random() < _LARGE_SHARE else _EXTENTS
+        m, n = (round(log_uniform(rng, *sides)) for _ in range(2))
+        k = round(log_uniform(rng, *depth))
         layout = str(rng.choice(list(_SHARES), p=list(_SHARES.values())))
         if layout == "aligned":
             k = -(-k // 8) * 8
