@@ -35,7 +35,7 @@ _MAX_ITEMS = 2.0**28
 _SEED = 7
 _MIN_GAIN = 1e-4
 # The logarithm of a plan's cost where there is none yet: any kernel is better.
-_NO_PLAN = 12.0
+_NO_PLAN = 30.0
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from moonpoly.autotune.search import (
 )
 from moonpoly.autotune.sources import Sources
 from moonpoly.error import TuneError
+from moonpoly.schedules.cuda import configs
 from moonpoly.target import Target
 
 MAX_KERNELS = 48
@@ -68,13 +69,14 @@ def tune_gpu(
     """
     work = GpuWorkspace(work_dir)
     with progress() as bar, between_steps() as check:
-        step = bar.add_task("searching", total=len(chosen))
+        total = sum(min(trials, len(configs(candidate.tile))) for candidate in chosen)
+        step = bar.add_task("searching", total=total)
         failures: list[str] = []
 
         def on_trial(failure: str) -> None:
             if failure:
                 failures.append(failure)
-            bar.advance(step, 0.2)
+            bar.advance(step)
             check()
 
         search(chosen, target, work, trials, on_trial)
