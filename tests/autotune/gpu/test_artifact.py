@@ -65,8 +65,10 @@ def test_committed_costs_rise_with_the_work():
     for name, table in costs["kernels"].items():
         us = np.array(table["us"]).reshape(shape)
         assert (us > 0).all(), name
-        assert (np.diff(us, axis=0) >= 0).all(), name
-        assert (np.diff(us, axis=1) >= 0).all(), name
+        # Corrected by single launches, neighbours may be off by what two measurements are.
+        assert (us[1:] >= 0.9 * us[:-1]).all(), name
+        assert (us[:, 1:] >= 0.9 * us[:, :-1]).all(), name
+        assert us[-1, -1] > 5 * us[0, 0], name
 
 
 def test_a_manifest_says_how_each_kernel_is_launched(artifact):
