@@ -49,9 +49,14 @@ def model_metadata(
         "inputs": [spec.to_dict() for spec in model.inputs],
         "outputs": [spec.to_dict() for spec in model.outputs],
         "constraints": [list(pair) for pair in model.conditions.equal],
+        # A dimension that is read from data has no name, and its limit is checked where it is used.
         "limits": {
             **(model.conditions.at_most or {}),
-            **{model.dim_names[symbol]: limit for symbol, limit in limits.items()},
+            **{
+                model.dim_names[symbol]: limit
+                for symbol, limit in limits.items()
+                if symbol in model.dim_names
+            },
         },
         "least": dict(model.conditions.at_least or {}),
         "dim_hints": {name: list(bounds) for name, bounds in dim_hints.items()},

@@ -12,6 +12,7 @@ from tvm.s_tir import SBlock, SBlockRealize
 from tvm.tirx import PrimFunc
 
 from moonpoly.compiler.schedule.emitter import Emitter
+from moonpoly.compiler.schedule.expression import loads
 from moonpoly.compiler.schedule.phases import emit_phases
 from moonpoly.compiler.schedule.rule_fallback import schedule_fallback
 from moonpoly.compiler.schedule.rule_rows import emit_rows, match_rows
@@ -78,11 +79,22 @@ def schedule_function(func: PrimFunc, lanes: int) -> tuple[PrimFunc, str]:
         If no rule can read the function.
     """
     program = read_program(func)
+    _check_types(program)
     emitter, rule = _emit(program, lanes)
     # Passes of Relax that run later expect a root block.
     root = SBlock([], [], [], "root", emitter.statement())
     scheduled = func.with_body(SBlockRealize([], tirx.const(True, "bool"), root))
     return scheduled.with_attr({SCHEDULED: True, RULE: rule}), rule
+
+
+def _check_types(program: Program) -> None:
+    """Refuse types that are computed with as another: the passes that do so expect plain loops."""
+    buffers = [stage.buffer for stage in program.stages]
+    buffers += [load.source for stage in program.stages for load in loads(stage.value)]
+    for buffer in buffers:
+        dtype = str(buffer.ty.dtype)
+        if dtype.startswith(("bfloat", "float4", "float6", "float8")) or dtype.endswith("int4"):
+            raise UnsupportedError(f"expected {buffer.name} to be of a type of x86, got {dtype}")
 
 
 def _emit(program: Program, lanes: int) -> tuple[Emitter, str]:

@@ -4,6 +4,7 @@ They stand where TVM's converter takes an operator apart badly, or where it has 
 """
 
 from moonpoly.compiler.frontend.converters import (
+    arithmetic,
     attention,
     cache,
     contrib_activation,
@@ -18,6 +19,7 @@ from moonpoly.compiler.frontend.converters import (
     grouped_attention,
     indexing,
     integer_products,
+    normalization,
     packed_weights,
     quantization,
     quantized_recurrent,
@@ -33,6 +35,7 @@ from moonpoly.compiler.frontend.converters.registry import Converted, converts, 
 
 __all__ = [
     "Converted",
+    "arithmetic",
     "attention",
     "cache",
     "contrib_activation",
@@ -49,6 +52,7 @@ __all__ = [
     "grouped_attention",
     "indexing",
     "integer_products",
+    "normalization",
     "packed_weights",
     "quantization",
     "quantized_recurrent",

@@ -34,6 +34,10 @@ def _definition(ctx: Context) -> onnx.GraphProto:
     node.CopyFrom(ctx.node)
     del node.input[:]
     node.input.extend(_names(ctx))
+    schema = onnx.defs.get_schema(ctx.op, ctx.opset, ctx.domain)
+    for name, attribute in schema.attributes.items():
+        if name not in ctx.attrs and attribute.default_value.name:
+            node.attribute.append(attribute.default_value)
     inputs = [
         onnx.helper.make_tensor_value_info(name, _element_type(ctx, index), _sizes(ctx, index))
         for index, name in enumerate(node.input)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import numpy as np
 import tvm
 from tvm import relax
 
 from moonpoly.compiler.frontend.context import Context
-from moonpoly.compiler.frontend.values import Integer, is_symbolic
+from moonpoly.compiler.frontend.values import Integer
 
 
 def read_dims(ctx: Context, sizes: relax.Expr, count: int, hint: str) -> list[tvm.tirx.Var]:
@@ -25,14 +22,6 @@ def read_dims(ctx: Context, sizes: relax.Expr, count: int, hint: str) -> list[tv
     dims = [ctx.new_dim(f"{hint}{index}") for index in range(count)]
     ctx.bb.match_cast(shape, relax.ShapeType(list(dims)))
     return dims
-
-
-def dims_tensor(ctx: Context, dims: Sequence[Integer]) -> relax.Expr:
-    """Return dimensions as an int64 tensor of rank 1."""
-    if not any(is_symbolic(dim) for dim in dims):
-        return relax.const(np.array(dims), "int64")
-    exprs = [dim if is_symbolic(dim) else tvm.tirx.IntImm("int64", int(dim)) for dim in dims]
-    return ctx.emit(relax.op.shape_to_tensor(relax.ShapeExpr(exprs)))
 
 
 def known_shape(ctx: Context, operand: relax.Expr | int) -> tuple[Integer, ...]:

@@ -12,8 +12,10 @@ from tvm import relax, te, tirx
 
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.converters.sizes import known_shape, read_dims
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.values import Integer
+from moonpoly.compiler.ops import bounds
 
 
 @converts("Slice")
@@ -21,10 +23,10 @@ def _slice(ctx: Context) -> relax.Expr | None:
     shape = ctx.shape(0)
     if shape is None:
         return None
-    bounds = _slice_bounds(ctx)
-    if bounds is None:
+    given = _slice_bounds(ctx)
+    if given is None:
         return _slice_by_data(ctx, shape)
-    starts, ends, axes, steps = bounds
+    starts, ends, axes, steps = given
     axes = [axis % len(shape) for axis in axes]
     if 0 in steps:
         ctx.unsupported("a step of 0")
@@ -135,7 +137,7 @@ def _split(ctx: Context) -> list[relax.Expr | None] | None:
     axis = ctx.attrs.get("axis", 0) % len(shape)
     sizes: list[Integer]
     if ctx.has_input(1) or "split" in ctx.attrs:
-        given = ctx.integers(1) if ctx.has_input(1) else ctx.attrs["split"]
+        given = ctx.read_integers(1) if ctx.has_input(1) else ctx.attrs["split"]
         if given is None:
             return None
         sizes = list(given)
@@ -156,30 +158,41 @@ def _split(ctx: Context) -> list[relax.Expr | None] | None:
 
 @converts("Pad")
 def _pad(ctx: Context) -> relax.Expr | None:
-    """Pad by a constant; TVM's converter knows the other modes, of sizes that are known."""
+    """Pad by a constant, as many as are known in symbols; else read them at run time."""
     shape, pads = ctx.shape(0), ctx.integers(1)
-    if (
-        ctx.opset < 11
-        or shape is None
-        or pads is None
-        or ctx.attrs.get("mode", "constant") != "constant"
-    ):
+    if ctx.opset < 11 or shape is None:
         return None
     axes = list(range(len(shape)))
-    if ctx.has_input(3):
-        given = ctx.constant(3)
-        if given is None:
-            return None
+    given = ctx.constant(3) if ctx.has_input(3) else None
+    if given is not None:
         axes = [int(axis) % len(shape) for axis in given]
     value: Any = ctx.constant(2) if ctx.has_input(2) else np.zeros((), ctx.dtype(0))
-    if value is None:
-        return None
+    unknown = value is None or (ctx.has_input(3) and given is None)
+    if pads is None or unknown or ctx.attrs.get("mode", "constant") != "constant":
+        return _pad_at_run_time(ctx, len(shape))
     before: list[Integer] = [0] * len(shape)
     sizes = list(shape)
     for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         before[axis] = low
         sizes[axis] = ctx.symbols.add(ctx.symbols.add(shape[axis], low), high)
     return padded(ctx, ctx.input(0), sizes, before, value.item())
+
+
+def _pad_at_run_time(ctx: Context, rank: int) -> relax.Expr | None:
+    """Pad in any mode, by numbers that may be known at run time only."""
+    count = known_shape(ctx, 3)[0] if ctx.has_input(3) else rank
+    if not isinstance(count, int):
+        return None
+    if rank == 0:
+        return ctx.input(0)
+    data, dtype = ctx.input(0), ctx.dtype(0)
+    axes = ctx.input(3) if ctx.has_input(3) else relax.const(np.arange(rank), "int64")
+    table = ctx.call_te(bounds.pad_bounds, data, ctx.input(1), axes)
+    sizes = read_dims(ctx, ctx.call_te(bounds.row, table, 1), rank, "padded")
+    value = ctx.input(2) if ctx.has_input(2) else relax.const(0, dtype)
+    value = ctx.emit(relax.op.reshape(value, ()))
+    mode = ctx.attrs.get("mode", "constant")
+    return ctx.call_te(bounds.pad, data, table, value, sizes, mode)
 
 
 def padded(
