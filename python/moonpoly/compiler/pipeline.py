@@ -20,8 +20,8 @@ from moonpoly.compiler.passes.fold_affine import FoldAffine
 from moonpoly.compiler.passes.fold_constant import FoldConstant
 from moonpoly.compiler.passes.fuse_epilogue import FuseEpilogue
 from moonpoly.compiler.passes.join_permutes import JoinPermutes
-from moonpoly.compiler.passes.order_dims import OrderDims
 from moonpoly.compiler.passes.lower_control_flow import LowerControlFlow
+from moonpoly.compiler.passes.order_dims import OrderDims
 from moonpoly.compiler.passes.report_rest import ReportRest
 from moonpoly.compiler.passes.reuse_addend import ReuseAddend
 from moonpoly.compiler.passes.rewrite_conv2d import RewriteConv2d

@@ -16,6 +16,7 @@ import tvm_ffi
 from moonpoly import _ffi_api, config, target
 from moonpoly.error import ArtifactError, InputError, MoonPolyError, TargetError
 from moonpoly.runtime.binding import bind_inputs
+from moonpoly.runtime.exchange import borrow, lend
 from moonpoly.runtime.library_file import check_library_file
 from moonpoly.runtime.metadata import ModelMetadata, TensorSpec
 
@@ -85,7 +86,7 @@ class Executable:
         if main is None:
             main = _new_vm(self._module, self.path)["main"]
         try:
-            result = main(*arrays)
+            result = main(*map(lend, arrays))
         except (RuntimeError, ValueError, TypeError, AssertionError) as err:
             raise _run_error(err, self._info, arrays) from err
         finally:
@@ -207,7 +208,7 @@ def _run_error(err: Exception, info: ModelMetadata, arrays: list[np.ndarray]) ->
 
 
 def _as_output(value: tvm_ffi.Tensor, inputs: list[np.ndarray]) -> np.ndarray:
-    array = np.from_dlpack(value)
+    array = borrow(value)
     # A graph may hand an input through: the caller must not find two names for one memory.
     if any(np.may_share_memory(array, given) for given in inputs):
         return array.copy()

@@ -106,9 +106,7 @@ def range_size(start: te.Tensor, limit: te.Tensor, delta: te.Tensor) -> te.Tenso
 def numbers(start: te.Tensor, delta: te.Tensor, size: Sequence[tirx.Expr]) -> te.Tensor:
     """Return the numbers of a range."""
     dtype = str(start.dtype)
-    return te.compute(
-        list(size), lambda i: start() + tirx.Cast(dtype, i) * delta(), name="numbers"
-    )
+    return te.compute(list(size), lambda i: start() + tirx.Cast(dtype, i) * delta(), name="numbers")
 
 
 def one_hot(indices: te.Tensor, values: te.Tensor, depth: Any, axis: int) -> te.Tensor:

@@ -64,9 +64,7 @@ def _defined_inside(func: relax.Function) -> set[tvm.tirx.Var]:
     return found
 
 
-def _sorted(
-    bindings: Iterable[relax.Binding], unknown: set[tvm.tirx.Var]
-) -> list[relax.Binding]:
+def _sorted(bindings: Iterable[relax.Binding], unknown: set[tvm.tirx.Var]) -> list[relax.Binding]:
     """Return the bindings in order; takes the dimensions that they define out of ``unknown``."""
     done: list[relax.Binding] = []
     waiting: list[relax.Binding] = []
