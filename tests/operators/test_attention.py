@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from node_models import Pair, node_model
+from onnx import helper
 from tolerances import MODEL_REL
 
 F32 = np.float32
@@ -142,3 +143,24 @@ def test_tensor_scatter(rng, mode, placed):
         if placed:
             feeds["begin"] = rng.integers(0, t if mode == "circular" else t - s + 1, b)
         pair.assert_close(0.0, **feeds)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_types_that_are_computed_in_others(rng, dtype):
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    inputs = {name: (dtype, ["b", 2, "s", 8]) for name in "qkv"}
+    inputs |= {name: (dtype, ["b", 2, "p", 8]) for name in ("pk", "pv")}
+    model = node_model(
+        "Attention",
+        inputs,
+        outputs=["y", "key", "value"],
+        operands=["q", "k", "v", "", "pk", "pv"],
+        output_types=[kind] * 3,
+        opset=24,
+        is_causal=1,
+    )
+    pair = Pair(model, by_reference=True)
+    feeds = {name: normal(rng, 2, 2, 3, 8).astype(dtype) for name in "qkv"}
+    feeds |= {name: normal(rng, 2, 2, 4, 8).astype(dtype) for name in ("pk", "pv")}
+    # The reference rounds every step to the type.
+    pair.assert_close(BOUND if dtype == np.float64 else 2e-2, **feeds)

@@ -8,6 +8,9 @@ import pytest
 from node_models import Pair, node_model, random_integers
 from onnx import TensorProto, helper
 
+from moonpoly import compiler
+from moonpoly.error import UnsupportedError
+
 F32 = np.float32
 TYPES = [np.uint8, np.int8, np.uint16, np.int16]
 
@@ -130,6 +133,13 @@ def test_weights_of_four_bits_in_blocks(rng):
     model.graph.node.insert(0, node)
     pair = Pair(model)
     pair.assert_close(2e-6, x=rng.standard_normal((5, 16)).astype(F32))
+
+
+def test_an_input_of_four_bits_is_refused_by_name():
+    model = node_model("DequantizeLinear", {"x": (np.int8, ["n"])}, constants={"s": F32(0.3)})
+    model.graph.input[0].type.tensor_type.elem_type = TensorProto.INT4
+    with pytest.raises(UnsupportedError, match="int4"):
+        compiler.compile(model)
 
 
 def test_dynamic_quantisation(rng):

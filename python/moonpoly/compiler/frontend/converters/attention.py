@@ -28,17 +28,16 @@ _RAW, _CAPPED, _MASKED, _WEIGHTS = range(4)
 
 @converts("Attention")
 def _attention(ctx: Context) -> list[relax.Expr | None]:
-    query, key, value = (_heads(ctx, index) for index in range(3))
-    past_key, past_value = ctx.input(4), ctx.input(5)
+    dtype = ctx.dtype(0)
+    # Half precision would lose digits in the sums, and its products wouldn't be polymerized.
+    compute = "float64" if dtype == "float64" else "float32"
+    query, key, value = (_heads(ctx, index, compute) for index in range(3))
+    past_key, past_value = (_cast_operand(ctx, index, compute) for index in (4, 5))
     if (past_key is None) != (past_value is None):
         ctx.unsupported("past_key and past_value must be given together")
     present_key, present_value = append(ctx, past_key, key), append(ctx, past_value, value)
-
-    dtype = ctx.dtype(query)
-    # Half precision would lose digits in the sums, and its products wouldn't be polymerized.
-    compute = "float64" if dtype == "float64" else "float32"
     scale = ctx.attrs.get("scale", 1.0 / math.sqrt(_head_size(ctx, query)))
-    values = scores(ctx, cast(ctx, query, compute), cast(ctx, present_key, compute), scale)
+    values = scores(ctx, query, present_key, scale)
     shown = {_RAW: values}
     cap = ctx.attrs.get("softcap", 0.0)
     if cap:
@@ -53,12 +52,15 @@ def _attention(ctx: Context) -> list[relax.Expr | None]:
     if may_hide_rows:
         weights = zero_where_masked(ctx, weights, values)
     weights = shown[_WEIGHTS] = cast(ctx, weights, compute)
-    result = cast(ctx, weigh(ctx, weights, cast(ctx, present_value, compute)), dtype)
+    result = weigh(ctx, weights, present_value)
     if ctx.rank(0) == 3:
         result = merge_heads(ctx, result)
     mode = ctx.attrs.get("qk_matmul_output_mode", _RAW)
-    extra = cast(ctx, shown[mode], dtype) if ctx.wants(3) else None
-    return [result, present_key, present_value, extra][: max(1, ctx.num_outputs)]
+    made = [result, present_key, present_value, shown[mode]]
+    # What the node doesn't name isn't turned back.
+    return [cast(ctx, part, dtype) if ctx.wants(i) else None for i, part in enumerate(made)][
+        : max(1, ctx.num_outputs)
+    ]
 
 
 def soft_cap(ctx: Context, values: relax.Expr, cap: float) -> relax.Expr:
@@ -68,9 +70,14 @@ def soft_cap(ctx: Context, values: relax.Expr, cap: float) -> relax.Expr:
     return ctx.emit(relax.op.multiply(bounded, factor))
 
 
-def _heads(ctx: Context, index: int) -> relax.Expr:
-    """Return Q, K or V as (batch, heads, length, size)."""
-    data = ctx.input(index)
+def _cast_operand(ctx: Context, index: int, dtype: str) -> relax.Expr | None:
+    operand = ctx.input(index)
+    return None if operand is None else cast(ctx, operand, dtype)
+
+
+def _heads(ctx: Context, index: int, dtype: str) -> relax.Expr:
+    """Return Q, K or V as (batch, heads, length, size) of ``dtype``."""
+    data = _cast_operand(ctx, index, dtype)
     assert data is not None, "the checker wants Q, K and V"
     if ctx.rank(data) == 4:
         return data
@@ -97,7 +104,7 @@ def _mask(ctx: Context, query: relax.Expr, past: relax.Expr | None) -> tuple[Mas
         if ctx.dtype(given) == "bool":
             mask.keep(given, None, short=short)
         else:
-            mask.add(given, short=short)
+            mask.add(cast(ctx, given, ctx.dtype(query)), short=short)
     rows = sizes(ctx, query)[2]
     # Without a cache the first row stands at the first column.
     valid = lengths

@@ -35,7 +35,7 @@ _FLOATS = ("float32", "float16", "bfloat16", "float64")
 @converts("QuantizeLinear", domain="com.microsoft")
 @converts("QuantizeLinear")
 def _quantize_linear(ctx: Context) -> relax.Expr:
-    data, scale, zero = ctx.input(0), ctx.input(1), ctx.input(2)
+    data, scale, zero = ctx.input(0), ctx.input(1), byte_operand(ctx, 2)
     assert data is not None, "the checker wants a first input"
     assert scale is not None, "the checker wants a scale"
     dtype = _output_dtype(ctx)
@@ -146,12 +146,12 @@ def saturate(
 @converts("DequantizeLinear", domain="com.microsoft")
 @converts("DequantizeLinear")
 def _dequantize_linear(ctx: Context) -> relax.Expr | None:
-    data, scale, zero = ctx.input(0), ctx.input(1), ctx.input(2)
+    dtype = ctx.dtype(0)
+    if dtype.startswith(("float8", "float4")):
+        ctx.unsupported(f"dequantising {dtype}; integers are supported")
+    data, scale, zero = byte_operand(ctx, 0), ctx.input(1), byte_operand(ctx, 2)
     assert data is not None, "the checker wants a first input"
     assert scale is not None, "the checker wants a scale"
-    dtype = ctx.dtype(0)
-    if dtype.startswith("float8") or dtype.startswith("float4"):
-        ctx.unsupported(f"dequantising {dtype}; integers are supported")
     out_dtype = ctx.dtype(1)
     if ctx.attrs.get("output_dtype", 0):
         out_dtype = onnx.helper.tensor_dtype_to_np_dtype(ctx.attrs["output_dtype"]).name
@@ -209,6 +209,19 @@ def dynamic_quantize(ctx: Context, data: relax.Expr) -> list[relax.Expr]:
         )
     )
     return [ctx.emit(relax.TupleGetItem(results, index)) for index in range(3)]
+
+
+def byte_operand(ctx: Context, index: int) -> relax.Expr | None:
+    """Return operand ``index``; a constant of fewer than eight bits in bytes.
+
+    A tensor of such a type that is an input of the model is packed, and refused.
+    """
+    if not ctx.has_input(index) or carrier(ctx.dtype(index)) == ctx.dtype(index):
+        return ctx.input(index)
+    known = ctx.constant(index)
+    if known is None:
+        ctx.unsupported(f"a tensor of {ctx.dtype(index)} that is no constant")
+    return relax.const(byte_array(known))
 
 
 def carrier(dtype: str) -> str:
