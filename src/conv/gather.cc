@@ -239,6 +239,7 @@ void CopyPanels(const ConvShape& shape, const Panel* panels, int64_t count, cons
   const int64_t plane_size = shape.height * shape.width, panel_step = slice.kc * kMaxLanes;
   for (int64_t c = slice.first_channel(); c < slice.end_channel(); ++c) {
     Span positions = slice.Positions(c);
+    if (positions.begin >= positions.end) continue;
     float* to = dst + slice.Row(c, positions.begin) * kMaxLanes;
     positions = {positions.begin - slice.begin, positions.end - slice.begin};
     const int64_t whole = positions.end - positions.begin == slice.window ? slice.window : 0;
