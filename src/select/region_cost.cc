@@ -10,10 +10,11 @@ namespace moonpoly {
 namespace {
 
 constexpr float kKbPerFloat = sizeof(float) / 1024.0f;
-// A reduction deeper than this is walked in slices of about this depth, so that a tile of B and a
-// block of A stay in the private caches.
-constexpr int64_t kSliceDepth = 512;
+// A reduction deeper than kMaxUncutDepth is walked in slices, so that a block of A and a tile of B
+// stay in the second cache: of kSliceDepth where A has many rows, deeper where it has few.
 constexpr int64_t kMaxUncutDepth = 1024;
+constexpr int64_t kSliceDepth = 512, kDeepestSlice = 2048;
+constexpr float kSlicePart = 0.75f;
 // A call should take this many times what calling costs.
 constexpr float kCallShare = 30.0f;
 // Columns of a block: a multiple of every tile width.
@@ -34,8 +35,6 @@ void RegionCost::SetSplit(const ThreadSplit& split) {
   split_ = split;
   depth_ = CeilDiv(problem_.k, split.k_threads);
   batches_ = CeilDiv(problem_.batch, split.batch_threads);
-  slice_ = depth_;
-  if (depth_ > kMaxUncutDepth) slice_ = CeilDiv(depth_, CeilDiv(depth_, kSliceDepth));
   k_point_ = ks_.grid().LocateK(depth_);
   const MachineSpec& machine = ks_.machine();
   const int32_t threads = split.batch_threads * split.k_threads * split.region_threads;
@@ -70,10 +69,10 @@ float RegionCost::BoundUs(int32_t index, ThreadGrid grid) const {
   if (model_ == CostModel::kTaskOnly) return task_us;
   const float width = share_cols * static_cast<float>(kernel.un);
   const float pack_us = PackUs(width);
-  float us = task_us * share;
+  float us = task_us * share + static_cast<float>(ks_.machine().call_us);
   if (problem_.b_mode == BMode::kRowMajor) {
-    const float strided_us = TaskUs(kernel, true, m, n) * share;
-    us = dot ? us + pack_us : std::min(us + pack_us, strided_us);
+    const float strided_us = (TaskUs(kernel, true, m, n) - task_us) * share;
+    us += dot ? pack_us : std::min(pack_us, strided_us);
   } else if (problem_.b_mode == BMode::kGathered ||
              (problem_.b_mode == BMode::kTransposed && !dot)) {
     us += pack_us;
@@ -112,7 +111,7 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
   const float pack_us = PackUs(static_cast<float>(share_cols * kernel.un));
   cell.pack_b = false;
   cell.task_us = packed_us;
-  cell.extra_us = 0.0f;
+  cell.extra_us = static_cast<float>(machine.call_us);
   switch (problem_.b_mode) {
     case BMode::kPacked:
       break;
@@ -143,8 +142,10 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
     cell.extra_us += static_cast<float>(moved) * copy_us;
   }
   if (static_cast<int64_t>(cell.col_tiles) * kernel.un != cols) {
+    // The launcher packs the ragged tile of a B that it otherwise reads in place, for its padding.
+    if (!cell.pack_b && !dot) cell.extra_us += PackUs(static_cast<float>(kernel.un));
     cell.extra_us += static_cast<float>(share_rows * kernel.um * kernel.un) *
-                      static_cast<float>(CeilDiv(depth_, slice_)) * copy_us;
+                     static_cast<float>(CeilDiv(depth_, SliceOf(kernel, share_rows))) * copy_us;
   }
   switch (model_) {
     case CostModel::kFull:
@@ -162,11 +163,20 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
   return cell;
 }
 
+int64_t RegionCost::SliceOf(const MicroKernel& kernel, int64_t row_tiles) const {
+  if (kernel.family == KernelFamily::kDot || depth_ <= kMaxUncutDepth) return depth_;
+  const int64_t columns_of_a_and_b = row_tiles * kernel.um + kernel.un;
+  const auto fitting = static_cast<int64_t>(kSlicePart * static_cast<float>(ks_.caches().l2_bytes) /
+                                            static_cast<float>(sizeof(float) * columns_of_a_and_b));
+  const int64_t deepest = std::clamp(fitting, kSliceDepth, kDeepestSlice);
+  return CeilDiv(depth_, CeilDiv(depth_, deepest));
+}
+
 // Rows of a block: as many as half of the second cache holds of A. Where a whole block of B stays
 // in the first cache, as few as keep the calls cheap: then C is written in order and A read once.
-int64_t RegionCost::BlockRows(const Cell& cell) const {
+int64_t RegionCost::BlockRows(const Cell& cell, int64_t slice) const {
   const MicroKernel& kernel = ks_.kernel(cell.kernel);
-  const int64_t bytes = SliceOf(kernel) * static_cast<int64_t>(sizeof(float));
+  const int64_t bytes = slice * static_cast<int64_t>(sizeof(float));
   int64_t tiles = ks_.caches().l2_bytes / 2 / (bytes * kernel.um);
   const int64_t cols = CeilDiv(cell.n1 - cell.n0, cell.grid.cols);
   if (std::min(cols, kBlockCols) * bytes <= ks_.caches().l1_bytes / 2) {
@@ -188,8 +198,8 @@ Region RegionCost::ToRegion(const Cell& cell) const {
   region.row_threads = cell.grid.rows;
   region.col_threads = cell.grid.cols;
   region.pack_b = cell.pack_b;
-  region.kc = SliceOf(kernel);
-  region.mc = BlockRows(cell);
+  region.kc = SliceOf(kernel, CeilDiv(cell.row_tiles, cell.grid.rows));
+  region.mc = BlockRows(cell, region.kc);
   const int64_t cols = cell.pack_b ? kPackedBlockCols : kBlockCols;
   region.nc = std::max<int64_t>(1, cols / kernel.un) * kernel.un;
   region.task_us = cell.task_us;

@@ -74,23 +74,21 @@ class RegionCost {
 
  private:
   float PackUs(float cols) const;
-  int64_t BlockRows(const Cell& cell) const;
+  int64_t BlockRows(const Cell& cell, int64_t slice) const;
   float TaskUs(const MicroKernel& kernel, bool strided, AxisPoint m, AxisPoint n) const {
     const float* row_major = problem_.n % kAliasingItems == 0 ? kernel.aliased_us
                              : problem_.n % kLineItems != 0   ? kernel.unaligned_us
                                                               : kernel.strided_us;
     return ks_.grid().TaskUs(strided ? row_major : kernel.packed_us, k_point_, m, n);
   }
-  int64_t SliceOf(const MicroKernel& kernel) const {
-    return kernel.family == KernelFamily::kDot ? depth_ : slice_;
-  }
+  // Steps of the reduction that are walked at a time over so many tiles of rows.
+  int64_t SliceOf(const MicroKernel& kernel, int64_t row_tiles) const;
 
   const KernelSetObj& ks_;
   const Problem& problem_;
   CostModel model_;
   ThreadSplit split_{};
   int64_t depth_ = 0;
-  int64_t slice_ = 0;
   int64_t batches_ = 1;
   float fixed_us_ = 0.0f;
   AxisPoint k_point_{};

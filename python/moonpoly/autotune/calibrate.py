@@ -57,9 +57,9 @@ def calibrate(target: Target, workload: Workload) -> Sources:
     samples = []
     with progress() as bar, pinned():
         step = bar.add_task(f"calibrating {target.name} {workload.key}", total=len(kernels) + 1)
-        functions = {c.name: rebuild(c, r) for c, r in zip(kernels, records, strict=True)}
-        launcher = Launcher(functions, target)
-        machine = measure_machine(launcher, kernels)
+        programs = {c: rebuild(c, r) for c, r in zip(kernels, records, strict=True)}
+        launcher = Launcher(programs, target)
+        machine = measure_machine(launcher, kernels[0].lanes)
         bar.advance(step)
         for candidate in kernels:
             shapes = plan_samples(candidate, launcher.own_cache_bytes)

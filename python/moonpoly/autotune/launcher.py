@@ -36,6 +36,8 @@ from moonpoly.target import Target
 _ROW_MAJOR, _TRANSPOSED, _PACKED = 1, 2, 0
 _LAUNCH_MS = 6.0
 _PASSES = 2
+# A task takes this part of a measurement at least, however little it computes.
+_LEAST_PART = 0.05
 # The planner needs some costs to make a plan; with a single kernel and grid their values are idle.
 _NO_COSTS = {"packed": [1.0], "strided": [1.0]}
 _NO_CONSTANTS = {"launch_us": 1.0, "call_us": 1.0, "pack_us_per_kb": 1.0, "copy_us_per_kb": 1.0}
@@ -46,8 +48,8 @@ class Launcher:
 
     Parameters
     ----------
-    functions
-        Name of a micro-kernel → its scheduled program.
+    kernels
+        Each micro-kernel's scheduled program.
     target
         This machine.
 
@@ -57,9 +59,11 @@ class Launcher:
         Bytes of the second cache, the last that is a processing unit's own.
     """
 
-    def __init__(self, functions: Mapping[str, tirx.PrimFunc], target: Target) -> None:
-        self._library = load_kernels(functions, target)
+    def __init__(self, kernels: Mapping[Candidate, tirx.PrimFunc], target: Target) -> None:
+        self._library = load_kernels({c.name: program for c, program in kernels.items()}, target)
         self._target = target
+        outer = [candidate for candidate in kernels if candidate.tile.family == "outer"]
+        self._smallest = min(outer or kernels, key=lambda c: c.tile.um * c.tile.un)
         self.own_cache_bytes = own_cache_bytes()
 
     def task_costs(
@@ -82,20 +86,24 @@ class Launcher:
         near = shape.num_bytes(candidate.tile) <= self.own_cache_bytes / 2
         units = 1 if near else self._target.num_pes
         us = self._share_us(candidate, shape, units, min_ms)
-        if units > 1:
-            us -= self.launch_us(candidate)
-        return us / (shape.m_tiles * shape.n_tiles)
+        # What a share costs before its first task is a term of its own in a plan's cost.
+        before = self.call_us + (self.launch_us if units > 1 else 0.0)
+        return max(us - before, _LEAST_PART * us) / (shape.m_tiles * shape.n_tiles)
 
-    @functools.lru_cache(maxsize=1)  # noqa: B019  (as long-lived as the launcher)
-    def launch_us(self, candidate: Candidate) -> float:
-        """Return the microseconds to start all processing units and to wait for them."""
+    @functools.cached_property
+    def call_us(self) -> float:
+        """Microseconds of a region that computes next to nothing."""
+        return self._smallest_us(1)
+
+    @functools.cached_property
+    def launch_us(self) -> float:
+        """Microseconds to start all processing units and to wait for them."""
+        return max(self._smallest_us(self._target.num_pes) - self.call_us, 0.0)
+
+    def _smallest_us(self, units: int) -> float:
+        # Neighbours on the machine only add.
         least = TaskShape(1, 1, 1)
-        alone, together = (
-            # Neighbours on the machine only add.
-            min(self._share_us(candidate, least, units, _LAUNCH_MS) for _ in range(5))
-            for units in (1, self._target.num_pes)
-        )
-        return max(together - alone, 0.0)
+        return min(self._share_us(self._smallest, least, units, _LAUNCH_MS) for _ in range(5))
 
     def _share_us(self, candidate: Candidate, shape: TaskShape, units: int, min_ms: float) -> float:
         m, n = shape.m_tiles * candidate.tile.um, shape.n_tiles * candidate.tile.un

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import tvm_ffi
 
 from moonpoly import _ffi_api
-from moonpoly.autotune.candidates import Candidate
 from moonpoly.autotune.launcher import Launcher
-from moonpoly.autotune.sample import TaskShape
 
-_MIN_MS = 30.0
 _REPEATS = 5
 _ROUNDS = 7
 _PACK_K, _PACK_N = 512, 512
@@ -33,7 +30,7 @@ class MachineConstants:
     launch_us
         Starting work on all processing units and waiting for them.
     call_us
-        One call of a micro-kernel that computes next to nothing.
+        A region on one processing unit that computes next to nothing.
     pack_us_per_kb, copy_us_per_kb
         Packing a row-major B into panels within a core's own cache, and copying through the last
         cache, on one processing unit.
@@ -45,25 +42,23 @@ class MachineConstants:
     copy_us_per_kb: float
 
 
-def measure_machine(launcher: Launcher, kernels: Sequence[Candidate]) -> MachineConstants:
+def measure_machine(launcher: Launcher, lanes: int) -> MachineConstants:
     """Measure the constants of this machine; takes about a second.
 
     Parameters
     ----------
     launcher
-        Holds ``kernels``.
-    kernels
-        Of them, the one with the least work in a tile of outer products is used.
+        Holds the micro-kernels.
+    lanes
+        Columns of a packed panel.
     """
-    outer = [kernel for kernel in kernels if kernel.tile.family == "outer"] or kernels
-    smallest = min(outer, key=lambda kernel: kernel.tile.um * kernel.tile.un)
     matrix = tvm_ffi.from_dlpack(np.full((_PACK_K, _PACK_N), 0.5, dtype=np.float32))
     source, sink = np.full((2, _COPY_ITEMS), 0.5, dtype=np.float32)
     return MachineConstants(
-        launch_us=_rounded(launcher.launch_us(smallest)),
-        call_us=_rounded(launcher.task_us(smallest, TaskShape(1, 1, 1), _MIN_MS)),
+        launch_us=_rounded(launcher.launch_us),
+        call_us=_rounded(launcher.call_us),
         pack_us_per_kb=_rounded(
-            _wall_us(lambda: _ffi_api.pack_b(matrix, False, smallest.lanes))
+            _wall_us(lambda: _ffi_api.pack_b(matrix, False, lanes))
             / (_PACK_K * _PACK_N * _ITEM_BYTES / _KILOBYTE)
         ),
         copy_us_per_kb=_rounded(

@@ -53,7 +53,7 @@ def refine(
 ) -> tuple[int, dict[str, float]]:
     """Return which of a candidate's scheduled kernels is best, and its GFLOP/s in each context."""
     names = [replace(candidate, name=f"{candidate.name}_{i}") for i in range(len(kernels))]
-    launcher = Launcher({c.name: f for c, f in zip(names, kernels, strict=True)}, target)
+    launcher = Launcher(dict(zip(names, kernels, strict=True)), target)
     operations = 2e-3 * candidate.tile.um * candidate.tile.un
     with pinned():
         speeds = [

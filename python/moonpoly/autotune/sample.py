@@ -21,15 +21,15 @@ ITEM_BYTES = 4
 ALIASING_ITEMS = 1024
 LINE_ITEMS = 16
 
-# Enough for the trees to place every cache; forty kernels take about a minute and a half.
-NEAR_SAMPLES, FAR_SAMPLES = 240, 160
+# Enough for the trees to place every cache; forty kernels take less than two minutes.
+NEAR_SAMPLES, FAR_SAMPLES = 600, 160
 _SEED = 23
 
 # What a sample may cost: this bounds the time of a share to a few milliseconds.
 _MAX_OPERATIONS = 4e8
 # Of one operand of one processing unit; all of them together are more than a last cache.
-MAX_BYTES = 32 << 20
-_MAX_M, _MAX_N, _MAX_K = 60_000, 40_000, 30_000
+MAX_BYTES = 64 << 20
+_MAX_M, _MAX_N, _MAX_K = 60_000, 40_000, 200_000
 _MAX_TILES = 500
 
 # Rows of a row-major B are rows of whole tensors: these widths are common in models.
@@ -119,7 +119,7 @@ def far_samples(
             m, n, k = (_log_uniform(rng, 1, most) for most in (_MAX_M, _MAX_N, _MAX_K))
             largest = max(m * k, k * n, m * n) * ITEM_BYTES
             small = (m * k + k * n + m * n) * ITEM_BYTES <= least
-            if not small and 2 * m * n * k <= _MAX_OPERATIONS and largest <= MAX_BYTES // 2:
+            if not small and 2 * m * n * k <= _MAX_OPERATIONS and largest <= MAX_BYTES // 4 * 3:
                 break
         m_tiles, n_tiles = -(-m // tile.um), -(-n // tile.un)
         # Drawn for every kernel, so that the next problem is the same for all.

@@ -190,7 +190,7 @@ def sample_costs(
     candidate: Candidate, record: TuningRecord, target: Target
 ) -> tuple[list[TaskShape], list[float]]:
     """Return the sampled shapes of a kernel and their task costs in µs."""
-    launcher = Launcher({candidate.name: scheduled_kernel(candidate, record.trace)}, target)
+    launcher = Launcher({candidate: scheduled_kernel(candidate, record.trace)}, target)
     shapes = plan_samples(candidate, launcher.own_cache_bytes)
     with pinned():
         return shapes, launcher.task_costs(candidate, shapes, _SAMPLE_MS)
@@ -227,9 +227,9 @@ def _measure_machine(
     chosen: Sequence[Candidate], records: Sequence[TuningRecord | None], target: Target
 ) -> MachineConstants:
     pairs = [(c, r) for c, r in zip(chosen, records, strict=True) if r is not None]
-    functions = {c.name: scheduled_kernel(c, record.trace) for c, record in pairs}
+    programs = {c: scheduled_kernel(c, record.trace) for c, record in pairs}
     with pinned():
-        return measure_machine(Launcher(functions, target), [c for c, _ in pairs])
+        return measure_machine(Launcher(programs, target), chosen[0].lanes)
 
 
 def _print_summary(kept: Sequence[TuningRecord], ranking: Ranking) -> None:
