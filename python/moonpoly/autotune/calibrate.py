@@ -18,7 +18,7 @@ from moonpoly.autotune.sources import Sources, current_sources, own_sources
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
-_SAMPLE_MS = 1.5
+_SAMPLE_MS = 1.0
 
 
 def calibrate(target: Target, workload: Workload) -> Sources:
