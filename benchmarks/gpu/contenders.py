@@ -152,7 +152,8 @@ class Lt:
 
 def access_of(problem: Problem) -> str:
     """Return how contiguous operands of a problem can be read."""
-    return "tma" if problem.k % 8 == 0 else "rows"
+    # A single row begins where the allocation does.
+    return "tma" if problem.k % 8 == 0 or max(problem.m, problem.n) == 1 else "rows"
 
 
 def _tensors(operands: OperandSet) -> tuple[Any, Any, Any]:

@@ -22,9 +22,9 @@ SHAPES = 200
 _SMALLEST, _LARGEST = 1 << 22, 1 << 37  # operations
 _EXTENTS = ((1, 16_384), (8, 16_384), (16, 16_384))  # of m, n, k
 # Plans that are predicted so many times slower than the chosen one are not run.
-_HOPELESS_RATIO = 3.0
-_FINALISTS = 8
-_FIRST_ROUNDS = 3
+_HOPELESS_RATIO = 2.0
+_FINALISTS = 6
+_FIRST_ROUNDS = 2
 _FINAL = Protocol(sample_us=250.0, rounds=7)
 ABLATIONS = {"waves_only": "waves", "task_cost_only": "task"}
 
@@ -63,7 +63,7 @@ class Oracle:
         plans = self._plans(problem, chosen.values())
         guess_us = max(1.0, min(predicted_us(plan) for plan in plans))
         calls = max(3, min(20, round(_FINAL.sample_us / guess_us)))
-        looks = self._first_look(plans, sets[0], calls)
+        looks = self._first_look(plans, sets[0], min(calls, 10))
         finalists = dict.fromkeys(sorted(plans, key=looks.__getitem__)[:_FINALISTS])
         finalists |= dict.fromkeys(chosen.values())
         final = self._time(list(finalists), sets, calls, guess_us, _FINAL)

@@ -125,7 +125,8 @@ std::vector<float> ReadCosts(const JsonReader& json, const GpuCostGrid& grid) {
   return us;
 }
 
-GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid, int32_t num_sms) {
+GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
+                         const ClusterCounts& cluster_slots) {
   GpuKernelSpec kernel{};
   kernel.name = json.GetString("name");
   kernel.symbol = json.GetString("symbol");
@@ -147,8 +148,14 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid, int32_
                               << kernel.cluster() << " blocks, at most " << kMaxCluster
                               << " are possible, and 1 where the reduction is split";
   }
-  const int32_t at_most = num_sms * kernel.blocks_per_sm / kernel.cluster();
-  kernel.slots = json.Has("slots") ? GetSmall(json, "slots", 1, at_most) : at_most;
+  if ((kernel.cluster() & (kernel.cluster() - 1)) != 0) {
+    TVM_FFI_THROW(ValueError) << json.where() << " (" << kernel.name << ") has clusters of "
+                              << kernel.cluster() << " blocks, expected a power of two";
+  }
+  for (size_t i = 0; i < cluster_slots.size(); ++i) {
+    kernel.split_slots[i] = cluster_slots[i] * kernel.blocks_per_sm;
+  }
+  kernel.slots = kernel.split_slots[ClusterIndex(kernel.cluster())];
   const bool by_map = kernel.loads != GpuLoads::kStrided;
   kernel.box_x = by_map ? GetSmall(json, "box_x", 1, 256) : 0;
   kernel.box_y = by_map ? GetSmall(json, "box_y", 1, 256) : 0;
@@ -156,6 +163,22 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid, int32_
   kernel.params = ReadParams(json);
   kernel.us = ReadCosts(json, grid);
   return kernel;
+}
+
+// Without it, as many as there are multiprocessors for.
+ClusterCounts ReadClusterSlots(const JsonReader& machine, int32_t num_sms) {
+  ClusterCounts out;
+  for (size_t i = 0; i < out.size(); ++i) out[i] = std::max(1, num_sms >> i);
+  if (!machine.Has("cluster_slots")) return out;
+  const std::vector<int64_t> given = machine.GetInts("cluster_slots");
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (given.size() != out.size() || given[i] < 1 || given[i] > out[i]) {
+      TVM_FFI_THROW(ValueError) << machine.where() << ".cluster_slots must hold how many clusters "
+                                << "of 1, 2, 4 and 8 blocks fit " << num_sms << " multiprocessors";
+    }
+    out[i] = static_cast<int32_t>(given[i]);
+  }
+  return out;
 }
 
 }  // namespace
@@ -197,6 +220,7 @@ GpuManifest GpuManifest::Parse(const tvm::ffi::String& text) {
   out.grid = GpuCostGrid(grid.GetInts("k"), grid.GetFloats("load"));
   const JsonReader machine = json.GetObject("machine");
   out.machine.num_sms = GetSmall(machine, "num_sms", 1, 4096);
+  out.machine.cluster_slots = ReadClusterSlots(machine, out.machine.num_sms);
   out.machine.launch_us = GetPositive(machine, "launch_us");
   out.machine.overlap_us = GetPositive(machine, "overlap_us");
   out.machine.overlap_limit_us = GetPositive(machine, "overlap_limit_us");
@@ -205,7 +229,7 @@ GpuManifest GpuManifest::Parse(const tvm::ffi::String& text) {
   out.machine.dram_gbs = GetPositive(machine, "dram_gbs");
   std::set<std::string> names;
   for (const JsonReader& entry : json.GetObjects("kernels")) {
-    out.kernels.push_back(ReadKernel(entry, out.grid, out.machine.num_sms));
+    out.kernels.push_back(ReadKernel(entry, out.grid, out.machine.cluster_slots));
     if (!names.insert(out.kernels.back().name).second) {
       TVM_FFI_THROW(ValueError) << entry.where() << " repeats the kernel "
                                 << out.kernels.back().name;

@@ -71,6 +71,10 @@ const char* GpuLayoutName(GpuLayout layout);
 GpuLoads ParseGpuLoads(const std::string& text, const std::string& where);
 const char* GpuLoadsName(GpuLoads loads);
 
+/*! \brief A number for clusters of 1, 2, 4 and 8 blocks. */
+using ClusterCounts = std::array<int32_t, 4>;
+inline int ClusterIndex(int32_t blocks) { return __builtin_ctz(static_cast<unsigned>(blocks)); }
+
 /*! \brief What it costs to add up the parts of a reduction, in microseconds. */
 struct GpuSplitCost {
   /*! \brief In clusters of 1, 2, 4 and 8 blocks. */
@@ -98,6 +102,8 @@ struct GpuKernelSpec {
   int32_t blocks_per_sm;
   /*! \brief Clusters (blocks where there are none) that the whole GPU holds at once. */
   int32_t slots;
+  /*! \brief The same of clusters of 1, 2, 4 and 8 blocks that share a reduction. */
+  ClusterCounts split_slots;
   /*! \brief Rows that one load by tensor map fetches, of x and of y. */
   int32_t box_x, box_y;
   std::vector<GpuParam> params;
@@ -111,6 +117,8 @@ struct GpuKernelSpec {
 /*! \brief Measured constants of the GPU that the plans are made for. */
 struct GpuMachine {
   int32_t num_sms;
+  /*! \brief Clusters with a block on each multiprocessor: those of a cluster are neighbours. */
+  ClusterCounts cluster_slots;
   /*! \brief Between two launches of a stream, and how much of it an overlapped launch hides. */
   float launch_us;
   float overlap_us;

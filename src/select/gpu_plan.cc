@@ -22,7 +22,8 @@ GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuS
   if (kernel.split) {
     // One round of blocks after the other, as many as there are parts.
     out.blocks = out.tiles * split.blocks();
-    out.waves = static_cast<float>(out.blocks) / static_cast<float>(kernel.slots);
+    out.waves = static_cast<float>(out.tiles * split.slices) /
+                static_cast<float>(kernel.split_slots[ClusterIndex(split.cluster)]);
     return out;
   }
   // A block goes on from tile to tile, so that there is never more than one round of blocks.

@@ -99,7 +99,7 @@ class GpuSearch {
 
   static float AddUpUs(const GpuKernelSpec& kernel, GpuSplit split) {
     const GpuSplitCost& cost = kernel.split_cost;
-    const float cluster_us = cost.cluster_us[__builtin_ctz(static_cast<unsigned>(split.cluster))];
+    const float cluster_us = cost.cluster_us[ClusterIndex(split.cluster)];
     if (split.slices == 1) return cluster_us;
     return cluster_us + cost.slices_us + cost.slice_us * static_cast<float>(split.slices);
   }
@@ -120,21 +120,28 @@ class GpuSearch {
     const float us = RegionUs(kernel, tiling, problem_.m, problem_.n, kWholeReduction);
     least_task_us_ = std::min(least_task_us_, ks_.manifest().grid.TaskUs(kernel.us.data(), depth_));
     OfferWhole(index, kWholeReduction, us);
-    if (kernel.split) TrySplits(index, tiling.waves);
+    if (kernel.split) TrySplits(index, tiling.tiles);
     if (tiling.waves <= 1.0f || tiling.waves > kMostWaves) return;
     AddStart(index, us * std::floor(tiling.waves) / std::ceil(tiling.waves));
   }
 
-  // Parts as many as fill the GPU about once: fewer leave it idle, more add up for nothing.
-  void TrySplits(int32_t index, float waves) {
+  // Slices as many as just fill the GPU, and a half and a quarter of them: fewer leave it idle,
+  // more add up for nothing.
+  void TrySplits(int32_t index, int64_t tiles) {
     const GpuKernelSpec& kernel = ks_.kernel(index);
-    const float least = all_ != nullptr ? 0.0f : 0.2f, most = 2.0f;
-    for (int32_t cluster = 1; cluster <= kMaxCluster; cluster *= 2) {
-      for (int32_t slices = 1; slices <= kMaxSlices; slices *= 2) {
-        const GpuSplit split{cluster, slices};
-        const float filled = waves * static_cast<float>(split.blocks());
-        if (filled > most || split.blocks() > steps_) break;
-        if (split.blocks() == 1 || filled < least) continue;
+    for (int32_t cluster = 1; cluster <= kMaxCluster && cluster <= steps_; cluster *= 2) {
+      const int64_t slots = kernel.split_slots[ClusterIndex(cluster)];
+      const int64_t most = std::min<int64_t>({slots / tiles, steps_ / cluster, kMaxSlices});
+      if (most == 0 && tiles > 2 * slots) break;
+      int64_t before = 0;
+      for (int64_t slices : {most, most / 2, most / 4, int64_t{1}}) {
+        slices = std::max<int64_t>(slices, 1);
+        if (slices == before) continue;
+        before = slices;
+        const GpuSplit split{cluster, static_cast<int32_t>(slices)};
+        if (split.blocks() == 1) continue;
+        // One slice is little of what fits: only as a plan to compare with.
+        if (all_ == nullptr && 4 * slices < most) continue;
         const GpuTiling tiling = TilingOf(kernel, problem_.m, problem_.n, split);
         OfferWhole(index, split, RegionUs(kernel, tiling, problem_.m, problem_.n, split));
       }
