@@ -1,8 +1,8 @@
 """Hopper tile programs in TIRx: copies into a ring of shared memory, tensor cores, stores.
 
 In the order of the data: ``config`` (a tile's sizes and its shared memory), ``walk`` (which tile a
-block works on), ``load_tma`` and ``load_strided`` (the producer), ``multiply`` (the consumer
-warpgroups), ``store`` and ``reduce`` (their epilogues), ``kernel`` (all of it, as one
+block works on), ``barriers``, ``load_tma`` and ``load_strided`` (the producer), ``multiply`` (the
+consumer warpgroups), ``store`` and ``reduce`` (their epilogues), ``kernel`` (all of it, as one
 PrimFunc).
 
 Each of these is a function of a :class:`~.config.WgmmaConfig` that returns an inline function of

@@ -22,6 +22,10 @@ MAX_BLOCK_BYTES = 227 * 1024
 STAGED = 64
 STAGED_PITCH = STAGED + 8
 
+# Registers of a thread after the producer has given some away, by the number of consumers.
+PRODUCER_REGISTERS = 40
+CONSUMER_REGISTERS = {1: 240, 2: 232, 3: 152}
+
 # Named barriers; 0 is the whole block's.
 BARRIER_CONSUMERS, BARRIER_READY, BARRIER_LOADERS, BARRIER_WARPGROUP = 1, 2, 3, 4
 
@@ -137,13 +141,28 @@ class WgmmaConfig:
 
     @property
     def barrier_offset(self) -> int:
-        """Where the barriers begin: full and empty for each stage, two for the order."""
+        """Where the barriers begin, with those of full slots."""
         return self.q_offset + self.stages * self.q_bytes
+
+    @property
+    def empty_offset(self) -> int:
+        """Where the barriers of empty slots lie."""
+        return self.barrier_offset + 8 * self.stages
+
+    @property
+    def order_offset(self) -> int:
+        """Where the two barriers lie that say whose turn it is in ping-pong."""
+        return self.empty_offset + 8 * self.stages
+
+    @property
+    def flag_offset(self) -> int:
+        """Where the word lies that says which block came last."""
+        return self.order_offset + 16
 
     @property
     def staging_offset(self) -> int:
         """Where results are staged. Partial sums lie where the ring was."""
-        return 0 if self.split else -(-(self.barrier_offset + 16 * self.stages + 32) // 128) * 128
+        return 0 if self.split else -(-(self.flag_offset + 16) // 128) * 128
 
     @property
     def sum_pitch(self) -> int:
@@ -153,7 +172,7 @@ class WgmmaConfig:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
-        ring = self.barrier_offset + 16 * self.stages + 32
+        ring = self.flag_offset + 16
         if self.split or self.out_dtype == "float32":
             return ring
         return self.staging_offset + self.consumers * WGMMA_ROWS * STAGED_PITCH * ITEM_BYTES

@@ -5,10 +5,13 @@ from __future__ import annotations
 import tvm
 from tvm.script import tirx as T
 
+from .barriers import make_barriers, meet
 from .config import (
     BARRIER_CONSUMERS,
     BARRIER_LOADERS,
     BARRIER_READY,
+    CONSUMER_REGISTERS,
+    PRODUCER_REGISTERS,
     ROW_BYTES,
     STAGED_PITCH,
     STEP,
@@ -22,21 +25,14 @@ from .reduce import reduce, stage_sums
 from .store import store
 from .walk import tile_position
 
-# Registers of a thread after the producer has given some away, by the number of consumers.
-_PRODUCER_REGISTERS = 40
-_CONSUMER_REGISTERS = {1: 240, 2: 232, 3: 152}
-
 
 def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
     """Return the tile program of a configuration.
 
-    The compiled kernel has those of the parameters below that the configuration needs, and no
-    host code. The operand along p is x, that along q is y.
-
-    ``x_map``, ``y_map`` are tensor maps of rows with k contiguous: copies of 64 items of
+    The compiled kernel has no host code, and those of the parameters below that it needs. ``x_map``
+    and ``y_map`` are tensor maps of the operands along p and q, k contiguous: copies of 64 items of
     ``box_x`` and ``box_y`` rows, swizzled in 128 bytes. ``a``, ``b`` are the operands of
     ``loads="strided"``, at multiples of 16 bytes, with the items to skip and both strides.
-
     ``c`` comes with ``ldc`` and ``vector_c``, the items that every row of C may be stored in at
     once (8, 2 or 1). ``grid`` is the number of blocks. Where the reduction is cut, ``cluster``
     blocks of a tile add up in shared memory, and ``slices`` clusters of a tile in ``workspace``,
@@ -46,13 +42,10 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
     load = load_strided(c) if strided else load_tma(c)
     position, write = tile_position(c), store(c)
     run, pin, free = multiply(c), fence(c), release(c)
-    stage, add_up = stage_sums(c), reduce(c)
-    consumers, stages, per_cluster = c.consumers, c.stages, c.cluster
-    swapped = c.swapped
-    # Consumers that must free a slot: in ping-pong one uses it, and each block of the cross shares.
-    arrivals = (1 if c.pingpong else consumers) * (c.cluster_p + c.cluster_q - 1)
-    arrivals_full = c.producer_threads // 32 if strided else 1
-    descriptor_rows = 0 if c.pingpong else c.warpgroup_rows
+    stage, add_up, make = stage_sums(c), reduce(c), make_barriers(c)
+    consumers, stages, per_cluster, swapped = c.consumers, c.stages, c.cluster, c.swapped
+    # From one consumer's rows to the next one's, as descriptors count; in ping-pong they share.
+    warpgroup_units = 0 if c.pingpong else c.warpgroup_rows * ROW_BYTES // 16
 
     @T.prim_func
     def main(
@@ -113,27 +106,15 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
             (stages,), "uint64", data=smem.data, byte_offset=c.barrier_offset, scope="shared.dyn"
         )
         empty = T.decl_buffer(
-            (stages,),
-            "uint64",
-            data=smem.data,
-            byte_offset=c.barrier_offset + 8 * stages,
-            scope="shared.dyn",
+            (stages,), "uint64", data=smem.data, byte_offset=c.empty_offset, scope="shared.dyn"
         )
         order = T.decl_buffer(
-            (2,),
-            "uint64",
-            data=smem.data,
-            byte_offset=c.barrier_offset + 16 * stages,
-            scope="shared.dyn",
+            (2,), "uint64", data=smem.data, byte_offset=c.order_offset, scope="shared.dyn"
         )
         # Where the ring was, once it has been used.
         partial = T.decl_buffer((c.um, c.sum_pitch), "float32", data=smem.data, scope="shared.dyn")
         flag = T.decl_buffer(
-            (1,),
-            "int32",
-            data=smem.data,
-            byte_offset=c.barrier_offset + 16 * stages + 16,
-            scope="shared.dyn",
+            (1,), "int32", data=smem.data, byte_offset=c.flag_offset, scope="shared.dyn"
         )
         warp: T.let = T.tvm_warp_shuffle(T.uint32(0xFFFFFFFF), tx // 32, 0, 32, 32)
         lane: T.let = tx % 32
@@ -157,25 +138,14 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
 
         if warp >= consumers * 4:
             if c.trades_registers:
-                T.ptx["setmaxnreg.dec.sync.aligned.u32"](_PRODUCER_REGISTERS)
+                T.ptx["setmaxnreg.dec.sync.aligned.u32"](PRODUCER_REGISTERS)
             if warp == consumers * 4 and T.cuda.elect_sync() != T.uint32(0):
-                if not strided:
-                    T.ptx.prefetch.tensormap(T.address_of(x_map))
-                    T.ptx.prefetch.tensormap(T.address_of(y_map))
-                for i in T.unroll(stages):
-                    T.ptx.mbarrier.init.shared.b64(full.ptr_to([i]), T.uint32(arrivals_full))
-                    T.ptx.mbarrier.init.shared.b64(empty.ptr_to([i]), T.uint32(arrivals))
-                if c.pingpong:
-                    T.ptx.mbarrier.init.shared.b64(order.ptr_to([0]), T.uint32(1))
-                    T.ptx.mbarrier.init.shared.b64(order.ptr_to([1]), T.uint32(1))
-                T.ptx.fence.mbarrier_init.release.cluster()
-                T.ptx.fence.proxy.async_.shared__cta()
+                make(full, empty, order, x_map, y_map)
             T.cuda.warp_sync()
             T.ptx.bar.arrive(BARRIER_READY, c.threads)
             if c.cluster > 1:
                 # No block may copy into another's ring before that one's barriers exist.
-                T.ptx["barrier.cluster.arrive.release.aligned"]()
-                T.ptx["barrier.cluster.wait.acquire.aligned"]()
+                meet()
             T.ptx.griddepcontrol.wait()
             if strided:
                 # Unlike the copies of TMA, these threads' own stores need the barriers to exist.
@@ -209,7 +179,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
                 T.cuda.warp_sync()
         else:
             if c.trades_registers:
-                T.ptx["setmaxnreg.inc.sync.aligned.u32"](_CONSUMER_REGISTERS[consumers])
+                T.ptx["setmaxnreg.inc.sync.aligned.u32"](CONSUMER_REGISTERS[consumers])
             wg: T.let = warp // 4
             tid: T.let = tx % 128
             sums = T.alloc_local((c.accumulators,), "float32")
@@ -221,9 +191,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
             T.cuda.wgmma.encode_matrix_descriptor(
                 T.address_of(q_first), smem.ptr_to([c.q_offset]), 1, 64, 3
             )
-            p_descriptor: T.let = p_first + T.cast(wg, "uint64") * T.uint64(
-                descriptor_rows * ROW_BYTES // 16
-            )
+            p_descriptor: T.let = p_first + T.cast(wg, "uint64") * T.uint64(warpgroup_units)
             q_descriptor: T.let = q_first
             if c.cluster > 1:
                 T.ptx["barrier.cluster.arrive.relaxed.aligned"]()
@@ -299,8 +267,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
                     write(C, staged, sums, at, wg, warp, lane, m, n, ldc, vector_c)
                     tile = tile + stride * (2 if c.pingpong else 1)
         if c.split:
-            T.ptx["barrier.cluster.arrive.release.aligned"]()
-            T.ptx["barrier.cluster.wait.acquire.aligned"]()
+            meet()
             if warp < consumers * 4:
                 add_up(
                     C,
@@ -323,12 +290,10 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
                     vector_c,
                 )
             # A block's shared memory must live until its peers have read it.
-            T.ptx["barrier.cluster.arrive.release.aligned"]()
-            T.ptx["barrier.cluster.wait.acquire.aligned"]()
+            meet()
         elif c.cluster > 1:
             if warp < consumers * 4:
                 T.ptx["barrier.cluster.wait.acquire.aligned"]()
-            T.ptx["barrier.cluster.arrive.release.aligned"]()
-            T.ptx["barrier.cluster.wait.acquire.aligned"]()
+            meet()
 
     return main

@@ -1,0 +1,38 @@
+"""The barriers of a block: made once by one thread, and where the blocks of a cluster meet."""
+
+from __future__ import annotations
+
+from tvm.script import tirx as T
+
+from .config import WgmmaConfig
+
+
+def make_barriers(c: WgmmaConfig):
+    """Return an inline function that one thread of the producer makes all barriers with."""
+    strided = c.loads == "strided"
+    # Consumers that must free a slot: in ping-pong one uses it, and each block of the cross shares.
+    freed = (1 if c.pingpong else c.consumers) * (c.cluster_p + c.cluster_q - 1)
+    filled = c.producer_threads // 32 if strided else 1
+
+    @T.inline
+    def make(full, empty, order, x_map, y_map):
+        if not strided:
+            T.ptx.prefetch.tensormap(T.address_of(x_map))
+            T.ptx.prefetch.tensormap(T.address_of(y_map))
+        for i in T.unroll(c.stages):
+            T.ptx.mbarrier.init.shared.b64(full.ptr_to([i]), T.uint32(filled))
+            T.ptx.mbarrier.init.shared.b64(empty.ptr_to([i]), T.uint32(freed))
+        if c.pingpong:
+            T.ptx.mbarrier.init.shared.b64(order.ptr_to([0]), T.uint32(1))
+            T.ptx.mbarrier.init.shared.b64(order.ptr_to([1]), T.uint32(1))
+        T.ptx.fence.mbarrier_init.release.cluster()
+        T.ptx.fence.proxy.async_.shared__cta()
+
+    return make
+
+
+@T.inline
+def meet():
+    """Wait for all threads of all blocks of the cluster; what they wrote before is seen after."""
+    T.ptx["barrier.cluster.arrive.release.aligned"]()
+    T.ptx["barrier.cluster.wait.acquire.aligned"]()
