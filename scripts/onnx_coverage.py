@@ -13,7 +13,12 @@ import re
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from onnx_standard.outcome import Outcome
+
+_STRIDE = 12
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
@@ -23,6 +28,7 @@ def main() -> int:
     from onnx_standard.cases import load_cases
     from onnx_standard.outcome import Status
     from onnx_standard.pool import run_cases
+    from onnx_standard.report import write_report
 
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -32,26 +38,50 @@ def main() -> int:
     )
     parser.add_argument("-v", action="store_true", help="print every case that didn't pass")
     parser.add_argument("--workers", type=int, default=0, help="processes (default: one a core)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcomes there")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="FILE",
+        help="keep the outcomes there, one a line, and leave out the cases that it has",
+    )
     parser.add_argument("--write", action="store_true", help="write docs/onnx_coverage.md")
     options = parser.parse_args()
     if options.write and options.k:
         parser.error("--write is of all cases")
     cases = load_cases()
     names = [name for name in cases if re.search(options.k, name)]
-    outcomes = []
-    for outcome in run_cases(names, workers=options.workers):
+    outcomes = [each for each in _kept(options.resume) if each.name in names]
+    known = {outcome.name for outcome in outcomes}
+    names = [name for name in names if name not in known]
+    # In strides, so that what is known after a while is of all operators.
+    names = [name for first in range(_STRIDE) for name in names[first::_STRIDE]]
+    for outcome in run_cases(names, workers=options.workers) if names else ():
         outcomes.append(outcome)
+        _keep(options.resume, outcome)
         if options.v and outcome.status is not Status.PASSED:
             print(f"{outcome.name}: {outcome.status.value}: {outcome.reason}", flush=True)
     for kind in (True, False):
         counts = Counter(o.status.value for o in outcomes if cases[o.name].counted is kind)
         print("counted:" if kind else "others: ", dict(counts), sum(counts.values()))
-    if options.json:
-        rows = [[o.name, o.status.value, o.reason] for o in sorted(outcomes, key=lambda o: o.name)]
-        options.json.write_text(json.dumps(rows, indent=0))
+    if options.write:
+        write_report(ROOT / "docs" / "onnx_coverage.md", cases, outcomes)
     good = (Status.PASSED, Status.REFUSED)
     return int(any(outcome.status not in good for outcome in outcomes))
+
+
+def _kept(path: Path | None) -> list[Outcome]:
+    from onnx_standard.outcome import Outcome, Status
+
+    if path is None or not path.exists():
+        return []
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [Outcome(name, Status(status), reason) for name, status, reason in rows]
+
+
+def _keep(path: Path | None, outcome: Outcome) -> None:
+    if path is not None:
+        with path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps([outcome.name, outcome.status.value, outcome.reason]) + "\n")
 
 
 if __name__ == "__main__":

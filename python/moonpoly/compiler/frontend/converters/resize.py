@@ -9,6 +9,7 @@ from tvm import relax, topi
 
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.converters.resample import resize_any
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.values import Integer
 
@@ -19,6 +20,11 @@ _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 def _resize(ctx: Context) -> relax.Expr | None:
     if ctx.opset < 11:
         return None
+    return _resize_image(ctx) or resize_any(ctx)
+
+
+def _resize_image(ctx: Context) -> relax.Expr | None:
+    """Resize an image to a size known in symbols by Relax's operators, which have schedules."""
     shape = ctx.shape(0)
     if shape is None or len(shape) not in (3, 4, 5) or ctx.attrs.get("antialias", 0):
         return None
