@@ -35,13 +35,17 @@ def load_kernels(target: str, dtype: str, *, run: bool = True) -> Kernels:
     BenchmarkError
         If `run` and there is no GPU, or torch can't use it.
     """
-    from moonpoly import autotune, planning
+    from moonpoly import _ffi_api, autotune, planning
     from moonpoly.target import Target
     from moonpoly.workload import Workload
 
-    if run:
-        _require_gpu()
     resolved, workload = Target.parse(target), Workload("gemm", dtype)
+    if not run:
+        from moonpoly.autotune.gpu.outline import planning_manifest
+
+        outline = planning_manifest(resolved, workload)
+        return Kernels(_ffi_api.GpuKernelSet(json.dumps(outline), {}), outline)
+    _require_gpu()
     manifest = autotune.load_artifact(resolved, workload).manifest
     return Kernels(planning.gpu_kernel_set(resolved, workload), manifest)
 

@@ -128,3 +128,12 @@ def test_a_gathered_operand_is_never_given_a_dot_kernel():
     shapes += [tuple(round(2 ** rng.uniform(0, 11)) for _ in range(3)) for _ in range(500)]
     for shape in shapes:
         assert "dot" not in _ffi_api.plan(kernels, *shape, gathered, 2), shape
+
+
+def test_a_plan_for_a_gpu_needs_no_gpu():
+    found = plan(500, 768, 3072, target="cuda-sm90a")
+    assert found.unit == "block"
+    assert sum((r.m1 - r.m0) * (r.n1 - r.n0) for r in found.regions) == 500 * 768
+    assert all(region.kernel.startswith("gemm_f16_sm90a_") for region in found.regions)
+    assert 2 < found.predicted_us < 30
+    assert "block" in draw_plan(found)

@@ -164,7 +164,7 @@ def plan(
         raise InputError(f"threads must be at least 1, got {threads}")
     resolved = Target.parse(target) if isinstance(target, str) else target
     if resolved.kind == "cuda":
-        kernels = gpu_kernel_set(resolved, Workload("gemm", dtype or "float16"))
+        kernels = _gpu_planner(resolved, Workload("gemm", dtype or "float16"))
         return Plan.from_json(
             _ffi_api.gpu_plan(
                 kernels,
@@ -192,8 +192,16 @@ def _kernel_set(target: Target, workload: Workload) -> Any:
 
 
 @lru_cache(maxsize=8)
+def _gpu_planner(target: Target, workload: Workload) -> Any:
+    from moonpoly import _ffi_api
+    from moonpoly.autotune.gpu.outline import planning_manifest
+
+    return _ffi_api.GpuKernelSet(json.dumps(planning_manifest(target, workload)), {})
+
+
+@lru_cache(maxsize=8)
 def gpu_kernel_set(target: Target, workload: Workload) -> Any:
-    """Return the kernel set of a GPU's artifact; it plans anywhere and runs where the GPU is.
+    """Return the kernel set of a GPU's artifact, to run where the GPU is.
 
     Raises
     ------

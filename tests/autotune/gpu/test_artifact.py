@@ -56,7 +56,7 @@ def test_every_committed_record_is_a_kernel_that_can_be_built():
     assert 30 <= len(records) <= 48
     assert len({record.kernel for record in records}) == len(records)
     for candidate, record in zip(candidates_of(records, TARGET, WORKLOAD), records, strict=True):
-        assert gpu_export._program(TARGET, candidate, record).name == record.kernel
+        assert gpu_export.program_of(TARGET, candidate, record).name == record.kernel
 
 
 def test_committed_costs_rise_with_the_work():
@@ -102,4 +102,4 @@ def test_a_record_of_another_template_is_refused(few):
     renamed = json.loads(json.dumps(record.__dict__)) | {"kernel": "gemm_f16_sm90a_1x1"}
     (candidate,) = candidates_of((record,), TARGET, WORKLOAD)
     with pytest.raises(ArtifactError, match="another kernel"):
-        gpu_export._program(TARGET, candidate, type(record)(**renamed))
+        gpu_export.program_of(TARGET, candidate, type(record)(**renamed))

@@ -47,7 +47,7 @@ def export_gpu(
         If the folder can't be written.
     """
     compiler_path()
-    programs = [_program(target, c, r) for c, r in zip(candidates, records, strict=True)]
+    programs = [program_of(target, c, r) for c, r in zip(candidates, records, strict=True)]
     groups = [
         programs[start : start + _KERNELS_OF_IMAGE]
         for start in range(0, len(programs), _KERNELS_OF_IMAGE)
@@ -87,7 +87,14 @@ def compile_group(programs: Sequence[Program], target: Target) -> tuple[list[Ker
     return compile_programs(programs, target.tvm_target())
 
 
-def _program(target: Target, candidate: Candidate, record: TuningRecord) -> Program:
+def program_of(target: Target, candidate: Candidate, record: TuningRecord) -> Program:
+    """Return the tile program of a record.
+
+    Raises
+    ------
+    ArtifactError
+        If its trace does not fit the template.
+    """
     mend = f"run `moonpoly tune --target {target.name}`"
     try:
         program = program_of_trace(candidate, space_of(target).facts.isa, record.trace)
@@ -106,17 +113,32 @@ def _program(target: Target, candidate: Candidate, record: TuningRecord) -> Prog
 
 def _entry(kernel: Kernel, image: str, costs: dict[str, Any]) -> dict[str, Any]:
     """Return what the manifest says of a kernel."""
-    config, name = kernel.program.config, kernel.program.name
-    if name not in costs:
-        raise ArtifactError(f"the cost tables lack {name}; run `moonpoly calibrate`")
     if kernel.spilled_bytes:
-        raise TuneError(f"{name} spills {kernel.spilled_bytes} bytes with this compiler")
-    boxes = {} if config.loads == "strided" else {"box_x": config.box_x, "box_y": config.box_y}
-    whole = {key: costs[name][key] for key in ("us",)}
-    return {
-        "name": name,
+        raise TuneError(
+            f"{kernel.program.name} spills {kernel.spilled_bytes} bytes with this compiler"
+        )
+    return describe(kernel.program, costs) | {
         "symbol": kernel.symbol,
         "cubin": image,
+        "registers": kernel.registers,
+        "params": list(kernel.parameters),
+    }
+
+
+def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
+    """Return what plans are made with: a kernel's tile, its blocks and its costs.
+
+    Raises
+    ------
+    ArtifactError
+        If there are no costs of it.
+    """
+    config, name = program.config, program.name
+    if name not in costs:
+        raise ArtifactError(f"the cost tables lack {name}; run `moonpoly calibrate`")
+    boxes = {} if config.loads == "strided" else {"box_x": config.box_x, "box_y": config.box_y}
+    return {
+        "name": name,
         "loads": config.loads,
         "um": config.um,
         "un": config.un,
@@ -125,10 +147,8 @@ def _entry(kernel: Kernel, image: str, costs: dict[str, Any]) -> dict[str, Any]:
         "cluster_q": config.cluster_q,
         "split": config.split,
         "threads": config.threads,
-        "registers": kernel.registers,
         "smem_bytes": config.shared_bytes,
         "blocks": config.blocks,
         **boxes,
-        "params": list(kernel.parameters),
-        "cost": costs[name] if config.split else whole,
+        "cost": costs[name] if config.split else {"us": costs[name]["us"]},
     }

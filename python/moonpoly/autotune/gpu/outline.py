@@ -1,0 +1,45 @@
+"""A GPU artifact's manifest without its code: enough to make plans, at once and anywhere."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moonpoly.autotune.artifact import SCHEMA
+from moonpoly.autotune.costs import load_costs
+from moonpoly.autotune.export import candidates_of
+from moonpoly.autotune.gpu.export import describe, program_of
+from moonpoly.autotune.records import load_records
+from moonpoly.autotune.sources import current_sources
+from moonpoly.target import Target
+from moonpoly.workload import Workload
+
+# What only running a kernel needs.
+_UNCOMPILED = {"symbol": "", "cubin": "", "params": ["grid"]}
+
+
+def planning_manifest(target: Target, workload: Workload) -> dict[str, Any]:
+    """Return the manifest of a GPU's kernels as their records and costs tell it.
+
+    Nothing is compiled, so neither a GPU nor its compiler is needed; a kernel set made of it can
+    plan and not run.
+
+    Raises
+    ------
+    ArtifactError
+        If there are no records for the target, or records and costs don't belong together.
+    """
+    sources = current_sources(target, workload)
+    records = load_records(sources.records)
+    costs = load_costs(sources.costs, sources.records)
+    candidates = candidates_of(records, target, workload)
+    programs = [program_of(target, c, r) for c, r in zip(candidates, records, strict=True)]
+    return {
+        "schema": SCHEMA,
+        "target": target.to_dict(),
+        "op": workload.op,
+        "dtype": workload.dtype,
+        "digest": sources.digest(),
+        "grid": costs["grid"],
+        "kernels": [describe(program, costs["kernels"]) | _UNCOMPILED for program in programs],
+        "machine": costs["machine"],
+    }
