@@ -69,6 +69,23 @@ def test_sizes_that_neither_match_nor_broadcast_are_refused():
         compiled(a=_floats(2), b=_floats(3))
 
 
+def test_a_mask_of_a_length_of_its_own_broadcasts_or_is_refused():
+    text = """g (float[b,s,4] q, float[b,p,4] k, float[1,1,t] mask) => (float[b,s,4] y) {
+        kt = Transpose<perm=[0,2,1]>(k) w = MatMul(q, kt) m = Add(w, mask) y = MatMul(m, k) }"""
+    compiled = Compiled(graph(text))
+    rng = np.random.default_rng(5)
+    q, k = (rng.standard_normal((2, n, 4)).astype(np.float32) for n in (3, 5))
+    for t in (5, 1):
+        mask = rng.standard_normal((1, 1, t)).astype(np.float32)
+        (got,) = compiled(q=q, k=k, mask=mask)
+        np.testing.assert_allclose(got, (q @ k.transpose(0, 2, 1) + mask) @ k, rtol=1e-4, atol=1e-4)
+    for t in (4, 6):
+        with pytest.raises(InputError, match=f"broadcasts p and t, got 5 and {t}"):
+            compiled(q=q, k=k, mask=_floats(1, 1, t))
+    with pytest.raises(InputError, match="must give p"):
+        compiled(q=q, k=k[:, :1], mask=_floats(1, 1, 4))
+
+
 def test_a_table_bounds_the_dimension_that_reads_it():
     imported = import_model(
         graph(

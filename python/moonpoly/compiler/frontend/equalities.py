@@ -185,13 +185,10 @@ class Broadcasts:
         self._equalities = equalities
         self._symbols = symbols
         # Each result with all that broadcast to it, through others as well.
-        self._made: list[tuple[tirx.Var, tuple[Integer, ...], tuple[Integer, Integer]]] = []
+        self._made: list[tuple[Integer, tuple[Integer, ...], tuple[Integer, Integer]]] = []
 
     def known(self, left: Integer, right: Integer) -> Integer | None:
         """Return what two dimensions broadcast to if that needs no further check, or None."""
-        winner = self._equalities.winner(left, right)
-        if winner is not None:
-            return winner
         sources = (*self._sources(left), *self._sources(right))
         for dim, members, _ in self._made:
             inside = all(any(_same(each, member) for member in members) for each in sources)
@@ -205,7 +202,11 @@ class Broadcasts:
                 return one
         return None
 
-    def remember(self, left: Integer, right: Integer, dim: tirx.Var) -> None:
+    def winner(self, left: Integer, right: Integer) -> Integer | None:
+        """Return the one of two dimensions that the last walk found to be the result, or None."""
+        return self._equalities.winner(left, right)
+
+    def remember(self, left: Integer, right: Integer, dim: Integer) -> None:
         """Say that ``dim`` is what two dimensions broadcast to, as is checked at run time."""
         members = (*self._sources(left), *self._sources(right))
         self._made.append((dim, members, (left, right)))
@@ -214,7 +215,8 @@ class Broadcasts:
         """Say that a result must equal one that broadcast to it; return whether that was new."""
         for dim, other in ((left, right), (right, left)):
             for made, _, pair in self._made:
-                if _same(made, dim) and any(_same(each, other) for each in pair):
+                is_one_of = _same(made, dim) and any(_same(each, other) for each in pair)
+                if is_one_of and self.winner(*pair) is None:
                     self._equalities.learn_winner(*pair, other)
                     return True
         return False

@@ -61,8 +61,12 @@ def broadcast_dim(ctx: Context, left: Integer, right: Integer) -> Integer:
         return min((left, right), key=lambda dim: len(str(dim)))
     label = f"node {ctx.name!r} broadcasts {left} and {right}"
     found = ctx.emit(_call_on_dims(_BROADCAST_DIMS, [left], [right], [label]))
-    dim = ctx.new_dim("broadcast")
-    ctx.bb.match_cast(found, relax.ShapeType([dim]))
+    made = ctx.new_dim("broadcast")
+    ctx.bb.match_cast(found, relax.ShapeType([made]))
+    winner = ctx.walk.broadcasts.winner(left, right)
+    dim = made if winner is None else winner
+    if winner is not None:
+        check_equal(ctx.bb, made, winner, f"{label}, which must give {winner}")
     ctx.walk.broadcasts.remember(left, right, dim)
     return dim
 

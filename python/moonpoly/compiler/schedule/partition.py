@@ -111,7 +111,9 @@ def _walk(
             indices.insert(0, emitter.bind(op.truncmod(rest, extent), "index"))
             rest = emitter.bind(op.truncdiv(rest, extent), "rest")
         indices.insert(0, rest)
-        begin = op.max(start - outer * inner, int64(0))
+        # From the first item on, every row of the nest begins at its own start.
+        is_first = constant_int(start) == 0
+        begin = int64(0) if is_first else op.max(start - outer * inner, int64(0))
         end = op.min(stop - outer * inner, inner)
         with emitter.loop(emitter.bind(begin, "begin"), emitter.bind(end, "end"), "row") as row:
             body([*indices, row])
