@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx
 import onnxruntime
+import pytest
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from tolerances import model_error
@@ -118,3 +119,8 @@ def random_integers(rng: np.random.Generator, dtype: type, shape: Sequence[int])
     """Return integers over the whole range of ``dtype``."""
     info = np.iinfo(dtype)
     return rng.integers(info.min, info.max + 1, tuple(shape)).astype(dtype)
+
+
+def slow(*values: object) -> object:
+    """Return a parameter of a test that runs with the slow ones only: each compiles a model."""
+    return pytest.param(*values, marks=pytest.mark.slow)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from node_models import Pair, node_model
+from node_models import Pair, node_model, slow
 from onnx import TensorProto, helper
 from tolerances import MODEL_REL
 
@@ -40,8 +40,8 @@ MASKS = {
 }
 
 
-@pytest.mark.parametrize("unidirectional", [0, 1])
-@pytest.mark.parametrize("mask", [None, *MASKS])
+@pytest.mark.parametrize("unidirectional", [0, slow(1)])
+@pytest.mark.parametrize("mask", [None, "columns", *map(slow, list(MASKS)[1:])])
 def test_attention(rng, mask, unidirectional):
     inputs = {"x": (F32, ["b", "s", WIDTH])}
     if mask is not None:
@@ -110,7 +110,7 @@ def test_a_shared_buffer_is_refused_by_name(rng):
         compiler.compile(model)
 
 
-@pytest.mark.parametrize("form", ["plain", "bias", "mask", "cache"])
+@pytest.mark.parametrize("form", [slow("plain"), "bias", slow("mask"), "cache"])
 def test_multi_head_attention(rng, form):
     size = WIDTH // HEADS
     inputs = {name: (F32, ["b", "s" if name == "q" else "t", WIDTH]) for name in "qkv"}
@@ -148,7 +148,7 @@ def test_multi_head_attention(rng, form):
 
 
 @pytest.mark.parametrize(
-    ("rotary", "window", "packed"), [(0, -1, False), (1, -1, True), (1, 3, False)]
+    ("rotary", "window", "packed"), [slow(0, -1, False), slow(1, -1, True), (1, 3, False)]
 )
 def test_group_query_attention(rng, rotary, window, packed):
     heads, groups, size = 4, 2, 16

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from node_models import Pair, node_model
-from onnx import TensorProto
-from tolerances import ELEMENTWISE_REL
+from onnx import TensorProto, numpy_helper
+from tolerances import ELEMENTWISE_REL, model_error
+
+from moonpoly import compiler
 
 F32 = np.float32
 DOMAIN = "com.microsoft"
@@ -72,6 +74,25 @@ def test_skip_layer_normalization(rng, simplified, bias):
     )
     for n, s in SIZES:
         pair.assert_close(BOUND, x=normal(rng, n, s, 40), skip=normal(rng, n, s, 40))
+
+
+@pytest.mark.parametrize("domain", ["", DOMAIN])
+def test_simplified_layer_normalization(rng, domain):
+    """It is ONNX Runtime's, but its optimiser writes it into the standard's domain."""
+    model = node_model(
+        "SimplifiedLayerNormalization",
+        {"x": (F32, ["n", "s", 40])},
+        constants={"scale": normal(rng, 40)},
+        domain=domain,
+        axis=-1,
+        epsilon=1e-5,
+    )
+    x = normal(rng, 3, 5, 40)
+    (got,) = compiler.compile(model)(x=x).values()
+    wide = x.astype(np.float64)
+    scale = numpy_helper.to_array(model.graph.initializer[0])
+    want = wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-5) * scale
+    assert model_error(got, want) <= BOUND
 
 
 @pytest.mark.parametrize("segments", [False, True])

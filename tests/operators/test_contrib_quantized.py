@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from node_models import Pair, node_model, random_integers
+from node_models import Pair, node_model, random_integers, slow
 from onnx import TensorProto, helper
 
 F32 = np.float32
 DOMAIN = "com.microsoft"
 
 
-@pytest.mark.parametrize("scales", [(0.03, 0.07, 0.05), (0.25, 0.5, 1.0)], ids=["plain", "ties"])
+@pytest.mark.parametrize(
+    "scales", [slow((0.03, 0.07, 0.05)), (0.25, 0.5, 1.0)], ids=["plain", "ties"]
+)
 @pytest.mark.parametrize("op", ["QLinearAdd", "QLinearMul"])
 def test_of_two_operands(rng, op, scales):
     constants = {
@@ -46,7 +48,7 @@ def test_of_two_operands(rng, op, scales):
         ("QLinearAveragePool", {"kernel_shape": [2, 3], "pads": [1, 1, 0, 1], "strides": [2, 1]}),
     ],
 )
-@pytest.mark.parametrize("scales", [(0.03, 0.01), (0.25, 1.0)], ids=["plain", "ties"])
+@pytest.mark.parametrize("scales", [slow((0.03, 0.01)), (0.25, 1.0)], ids=["plain", "ties"])
 def test_of_one_operand(rng, op, attrs, scales):
     x_scale, y_scale = map(F32, scales)
     constants = {"xs": x_scale, "xz": np.uint8(120), "ys": y_scale, "yz": np.uint8(5)}

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from node_models import Pair, node_model, random_integers
+from node_models import Pair, node_model, random_integers, slow
 from tolerances import ELEMENTWISE_REL
 
 F32 = np.float32
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
-@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("direction", [slow("forward"), slow("reverse"), "bidirectional"])
 def test_dynamic_quantize_lstm(rng, direction, dtype):
     d, inputs, hidden = 2 if direction == "bidirectional" else 1, 7, 10
     constants = {

@@ -17,6 +17,11 @@ from moonpoly.error import ModelError, StorageError
 ModelSource: TypeAlias = "str | Path | bytes | onnx.ModelProto"
 
 
+_ONNXRUNTIME = "com.microsoft"
+# The standard has no such operators, which the checker would say.
+_WRITTEN_AS_STANDARD = frozenset({"SimplifiedLayerNormalization"})
+
+
 @dataclass(frozen=True)
 class LoadedModel:
     """A valid ONNX model with its weights in memory.
@@ -55,6 +60,7 @@ def load_model(source: ModelSource) -> LoadedModel:
     else:
         path = Path(source)
         proto, label, name = _read(path), str(path), path.stem
+    _name_domains(proto)
     _check_content(proto, label)
     digest = _digest(proto)
     if proto.functions:
@@ -95,6 +101,19 @@ def _parse(data: bytes, label: str) -> onnx.ModelProto:
             f"export the model again"
         ) from err
     return proto
+
+
+def _name_domains(proto: onnx.ModelProto) -> None:
+    """Give operators that ONNX Runtime writes into the standard's domain its own domain's name."""
+    foreign = [
+        node
+        for node in proto.graph.node
+        if node.op_type in _WRITTEN_AS_STANDARD and node.domain in ("", "ai.onnx")
+    ]
+    for node in foreign:
+        node.domain = _ONNXRUNTIME
+    if foreign and all(entry.domain != _ONNXRUNTIME for entry in proto.opset_import):
+        proto.opset_import.append(onnx.helper.make_opsetid(_ONNXRUNTIME, 1))
 
 
 def _check_content(proto: onnx.ModelProto, label: str) -> None:

@@ -67,7 +67,6 @@ def rms_norm(
 
 
 @converts("RMSNormalization")
-@converts("SimplifiedLayerNormalization")
 @converts("SimplifiedLayerNormalization", domain="com.microsoft")
 def _rms_normalization(ctx: Context) -> list[relax.Expr]:
     data, gamma = _operand(ctx, 0, "X"), _operand(ctx, 1, "the scale")
