@@ -53,7 +53,7 @@ def _reader(name: str, package: tuple[str, str], file: str) -> Model:
     )
 
 
-def _silero(name: str, file: str, *, rates: bool) -> Model:
+def _silero(name: str, file: str, *, takes_rate: bool, takes_8khz: bool) -> Model:
     """Voice activity in a window of 512 samples at 16 kHz, or 256 at 8 kHz, and its context."""
     inputs: tuple[Input, ...] = (
         Input("input", "float32", ("batch", "window"), uniform(-0.5, 0.5)),
@@ -61,8 +61,9 @@ def _silero(name: str, file: str, *, rates: bool) -> Model:
     )
     shapes: tuple[Shape, ...] = tuple((batch, 576) for batch in (1, 2, 3, 7, 16, 33))
     window = Axis("window", 576, 576)
-    if rates:
+    if takes_rate:
         inputs += (Input("sr", "int64", (), sampling_rate),)
+    if takes_8khz:
         shapes += ((1, 288), (5, 288))
         window = Axis("window", 288, 576, 288)
     return Model(
@@ -131,10 +132,10 @@ MODELS = (
         (Axis("width", 16),),
         ((16,), (33,), (97,), (160,), (255,), (600,)),
     ),
-    _silero("silero-vad", "silero_vad.onnx", rates=True),
-    _silero("silero-vad-op15", "silero_vad_16k_op15.onnx", rates=True),
-    _silero("silero-vad-op18", "silero_vad_op18_ifless.onnx", rates=True),
-    _silero("silero-vad-half", "silero_vad_half.onnx", rates=False),
+    _silero("silero-vad", "silero_vad.onnx", takes_rate=True, takes_8khz=True),
+    _silero("silero-vad-op15", "silero_vad_16k_op15.onnx", takes_rate=True, takes_8khz=False),
+    _silero("silero-vad-op18", "silero_vad_op18_ifless.onnx", takes_rate=True, takes_8khz=True),
+    _silero("silero-vad-half", "silero_vad_half.onnx", takes_rate=False, takes_8khz=False),
     Model(
         "silero-vad-sequence",
         PackageFile("silero-vad", "6.2.3", "silero_vad/data/silero_vad_16k_sequence.onnx"),
