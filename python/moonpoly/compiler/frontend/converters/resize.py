@@ -20,7 +20,8 @@ _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 def _resize(ctx: Context) -> relax.Expr | None:
     if ctx.opset < 11:
         return None
-    return _resize_image(ctx) or resize_any(ctx)
+    image = _resize_image(ctx)
+    return resize_any(ctx) if image is None else image
 
 
 def _resize_image(ctx: Context) -> relax.Expr | None:
