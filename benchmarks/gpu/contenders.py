@@ -153,7 +153,7 @@ class Lt:
 def access_of(problem: Problem) -> str:
     """Return how contiguous operands of a problem can be read."""
     # A single row begins where the allocation does.
-    return "tma" if problem.k % 8 == 0 or max(problem.m, problem.n) == 1 else "rows"
+    return "tma" if problem.k % 8 == 0 or max(problem.m, problem.n) == 1 else "strided"
 
 
 def _tensors(operands: OperandSet) -> tuple[Any, Any, Any]:

@@ -28,8 +28,7 @@ struct Named {
   Value value;
 };
 
-constexpr Named<GpuLoads> kLoads[] = {
-    {"tma", GpuLoads::kTma}, {"rows", GpuLoads::kRows}, {"strided", GpuLoads::kStrided}};
+constexpr Named<GpuLoads> kLoads[] = {{"tma", GpuLoads::kTma}, {"strided", GpuLoads::kStrided}};
 
 constexpr Named<GpuParam> kParams[] = {{"x_map", GpuParam::kXMap},
                                        {"y_map", GpuParam::kYMap},
@@ -81,18 +80,10 @@ float GetPositive(const JsonReader& json, const char* key) {
   return static_cast<float>(value);
 }
 
-// "x_map3" is the fourth of the maps of x.
-GpuParam ParseParam(const std::string& name, const std::string& where) {
-  const bool numbered = name.size() == 6 && name.compare(1, 4, "_map") == 0 && name[5] >= '1' &&
-                        name[5] < '0' + kRowMaps;
-  const GpuParam first = Find(kParams, numbered ? name.substr(0, 5) : name, where);
-  return static_cast<GpuParam>(static_cast<int>(first) + (numbered ? name[5] - '0' : 0));
-}
-
 std::vector<GpuParam> ReadParams(const JsonReader& json) {
   std::vector<GpuParam> params;
   for (const std::string& name : json.GetStrings("params")) {
-    params.push_back(ParseParam(name, json.where() + ".params"));
+    params.push_back(Find(kParams, name, json.where() + ".params"));
   }
   if (params.empty() || params.size() > kMaxGpuParams) {
     TVM_FFI_THROW(ValueError) << json.where() << ".params must name 1.." << kMaxGpuParams

@@ -23,21 +23,16 @@ namespace moonpoly {
 enum class GpuLoads : uint8_t {
   /*! \brief By a tensor map of each: k contiguous, rows a multiple of 16 bytes apart. */
   kTma,
-  /*! \brief By eight tensor maps of each, of every eighth row: k contiguous, rows anywhere. */
-  kRows,
   /*! \brief By plain loads: any strides, any alignment. */
   kStrided,
 };
 
-/*! \brief Tensor maps of one operand of a kernel that loads rows. */
-constexpr int kRowMaps = 8;
-
 /*! \brief One argument of a compiled kernel, by the name that the tile program gives it. */
 enum class GpuParam : uint8_t {
-  // x is the operand along the rows of the tensor cores, y the other: eight maps of each.
+  // x is the operand along the rows of the tensor cores, y the other.
   kXMap,
-  kYMap = kXMap + kRowMaps,
-  kA = kYMap + kRowMaps,
+  kYMap,
+  kA,
   kB,
   kC,
   kWorkspace,
@@ -57,7 +52,7 @@ enum class GpuParam : uint8_t {
   kBN,
   kBK,
 };
-constexpr size_t kMaxGpuParams = 40;
+constexpr size_t kMaxGpuParams = 24;
 
 /*!
  * \brief Which dimension of A and of B is contiguous, as BLAS names it: "nt" is A (m, k) and
@@ -67,7 +62,7 @@ enum class GpuLayout : uint8_t { kNn = 0, kNt = 1, kTn = 2, kTt = 3 };
 /*! \brief Throws ValueError unless `text` is one of the four. */
 GpuLayout ParseGpuLayout(const std::string& text);
 const char* GpuLayoutName(GpuLayout layout);
-/*! \brief Throws ValueError, naming `where`, unless `text` is "tma", "rows" or "strided". */
+/*! \brief Throws ValueError, naming `where`, unless `text` is "tma" or "strided". */
 GpuLoads ParseGpuLoads(const std::string& text, const std::string& where);
 const char* GpuLoadsName(GpuLoads loads);
 

@@ -118,7 +118,7 @@ ffi::Tensor BenchSelect(const GpuKernelSet& ks, const ffi::Shape& flat, const ff
   volatile float sink = 0.0f;
   std::vector<double> us;
   for (size_t i = 0; i < flat.size(); i += 3) {
-    const GpuLoads access = flat[i + 2] % 8 == 0 ? GpuLoads::kTma : GpuLoads::kRows;
+    const GpuLoads access = flat[i + 2] % 8 == 0 ? GpuLoads::kTma : GpuLoads::kStrided;
     const GpuProblem problem{flat[i], flat[i + 1], flat[i + 2], ParseGpuLayout(layout),
                              access,  true};
     if (cached) {

@@ -78,7 +78,9 @@ def test_the_sweep_draws_what_is_hard():
 
 
 def test_selection_is_timed_without_a_gpu(tmp_path):
-    manifest, _ = fake_gpu.artifact(fake_gpu.kernel(64, 64), fake_gpu.kernel(64, 64, loads="rows"))
+    manifest, _ = fake_gpu.artifact(
+        fake_gpu.kernel(64, 64), fake_gpu.kernel(64, 64, loads="strided")
+    )
     kernels = device.Kernels(_ffi_api.GpuKernelSet(manifest, {}), json.loads(manifest))
     path = tmp_path / "select.json"
     summary = select.main(target="cuda-sm90a", sample=20, json=path, kernels=kernels)

@@ -2,7 +2,7 @@
 // of a tiled matrix product would, one by one. It checks what a real driver checks of tensor maps.
 //
 // An image is text: "um un box_x box_y swapped cluster_p cluster_q split". The kernels and what
-// they take: "tma" (x_map, y_map), "rows" (x_map…x_map7, y_map…y_map7, a_skip, b_skip, a_m, b_n),
+// they take: "tma" (x_map, y_map),
 // "strided" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k); then all of them (c, m, n, k, ldc,
 // vector_c, grid), and those with "split" (workspace, counters, cluster, slices).
 #include <algorithm>
@@ -89,7 +89,6 @@ struct Operand {
 
   float At(int64_t i, int64_t k) const {
     if (maps.size() == 1) return Load(maps[0], i, k);
-    if (maps.size() == 8) return Load(maps[i % 8], i / 8, skip + i % 8 * line + k);
     return i < lines && k < depth ? FromHalf(items[skip + i * line + k * step]) : 0.0f;
   }
 };
@@ -129,18 +128,7 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
       each->step = reader.Next<int64_t>();
     }
   } else {
-    const int maps = kernel.symbol == "rows" ? 8 : 1;
-    for (Operand* each : {&call.x, &call.y}) {
-      for (int i = 0; i < maps; ++i) each->maps.push_back(reader.Next<Map>());
-    }
-    if (maps == 8) {
-      Operand& of_a = kernel.swapped != 0 ? call.y : call.x;
-      Operand& of_b = kernel.swapped != 0 ? call.x : call.y;
-      of_a.skip = reader.Next<int>();
-      of_b.skip = reader.Next<int>();
-      of_a.line = reader.Next<int64_t>();
-      of_b.line = reader.Next<int64_t>();
-    }
+    for (Operand* each : {&call.x, &call.y}) each->maps.push_back(reader.Next<Map>());
   }
   call.c = reader.Next<uint16_t*>();
   call.m = reader.Next<int>();
@@ -269,8 +257,7 @@ int cuModuleLoadData(void** module, const void* image) {
 int cuModuleGetFunction(void** function, void* module, const char* name) {
   auto* kernel = static_cast<Kernel*>(module);
   kernel->symbol = name;
-  if (kernel->symbol != "tma" && kernel->symbol != "rows" && kernel->symbol != "strided")
-    return 500;
+  if (kernel->symbol != "tma" && kernel->symbol != "strided") return 500;
   *function = kernel;
   return 0;
 }

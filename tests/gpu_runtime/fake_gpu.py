@@ -101,10 +101,6 @@ def aligned(shape, fill=np.nan, offset=0) -> np.ndarray:
 
 _MAPS = {
     "tma": ["x_map", "y_map"],
-    "rows": [
-        *(f"{axis}_map{number or ''}" for axis in "xy" for number in range(8)),
-        *("a_skip", "b_skip", "a_m", "b_n"),
-    ],
     "strided": ["a", "a_skip", "a_m", "a_k", "b", "b_skip", "b_n", "b_k"],
 }
 
@@ -137,9 +133,8 @@ def kernel(
     if split:
         params = [*params, "workspace", "counters", "cluster", "slices"]
         cost |= {"cluster_us": [0, 0.5, 0.6, 0.8], "slices_us": 1.0, "slice_us": 0.05}
-    eighth = 8 if loads == "rows" else 1
     rows, columns = (un, um) if swapped else (um, un)
-    boxes = rows // cluster[1] // eighth, columns // cluster[0] // eighth
+    boxes = rows // cluster[1], columns // cluster[0]
     entry = {
         "name": name,
         "symbol": loads,

@@ -14,7 +14,7 @@ KERNELS = (
     *(fake_gpu.kernel(um, un) for um, un in TILES),
     *(fake_gpu.kernel(un, um, swapped=True) for um, un in TILES[:4]),
     fake_gpu.kernel(64, 32, split=True),
-    fake_gpu.kernel(64, 64, loads="rows", split=True),
+    fake_gpu.kernel(64, 64, loads="strided", split=True),
     fake_gpu.kernel(128, 64, loads="strided"),
 )
 
@@ -98,7 +98,6 @@ def test_no_reduction_is_cut_into_more_parts_than_it_has_steps(kernels):
 @pytest.mark.parametrize(
     ("options", "marks"),
     [
-        ({"access": "rows"}, ("rows", "strided")),
         ({"access": "strided"}, ("strided",)),
         ({"layout": "nn"}, ("strided",)),
         ({"layout": "tt"}, ("strided",)),
@@ -166,7 +165,7 @@ def test_manifests_that_make_no_sense_are_refused():
     broken(lambda m: m["grid"].update(load=[0.5, 1.5]), "1 among them")
     broken(lambda m: m["grid"].update(k=[64, 64]), "increasing")
     broken(lambda m: m["machine"].update(l2_gbs=0), "l2_gbs must be positive")
-    broken(lambda m: m["kernels"][0].update(loads="telepathy"), "one of tma, rows, strided")
+    broken(lambda m: m["kernels"][0].update(loads="telepathy"), "one of tma, strided")
     broken(lambda m: m["kernels"][0].update(params=["x_map9"]), "one of x_map")
     broken(lambda m: m["kernels"][0]["cost"].update(us=[1, 2]), "15 positive microseconds")
     broken(lambda m: m["kernels"][0].update(cluster_p=8, cluster_q=2), "among 16 blocks")
@@ -194,7 +193,7 @@ def test_plans_that_do_not_cover_the_output_are_refused(fake_driver):
         ({"m1": 65}, "can't serve"),
         ({"kernel": "unknown"}, "lacks"),
         ({"kernel": "gemm_f16_64x16"}, "can't serve"),
-        ({"slices": 4}, "can't do"),
+        ({"kernel": "gemm_f16_128x64_strided", "slices": 4}, "can't do"),
     ):
         with pytest.raises(ValueError, match=match):
             run(**changes)

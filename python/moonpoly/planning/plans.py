@@ -172,7 +172,7 @@ def plan(
                 n,
                 k,
                 layout="nn" if b == BMode.ROW else "nt",
-                access="tma" if k % 8 == 0 else "rows",
+                access="tma" if k % 8 == 0 else "strided",
             )
         )
     kernel_set = _kernel_set(resolved, Workload("gemm", dtype or "float32"))

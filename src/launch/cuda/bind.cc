@@ -16,9 +16,9 @@ namespace moonpoly {
 namespace {
 
 constexpr int64_t kMapAlignItems = 8;
-// Eight rows lie within what a 32-bit coordinate reaches.
-constexpr int64_t kMaxStride = (int64_t{1} << 28) - 1;
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
+// Strides of C are counted in 32 bits.
+constexpr int64_t kMaxStride = kMaxExtent;
 
 /*! \brief A matrix as it lies in memory. */
 struct Matrix {
@@ -88,9 +88,9 @@ Storage StorageOf(const Matrix& matrix, bool prefer_rows, const char* name) {
 }
 
 GpuLoads AccessOf(const void* data, int64_t stride) {
-  if (stride <= 0) return GpuLoads::kStrided;
-  const bool aligned = reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % kMapAlignItems == 0;
-  return aligned ? GpuLoads::kTma : GpuLoads::kRows;
+  const bool aligned =
+      reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride > 0 && stride % kMapAlignItems == 0;
+  return aligned ? GpuLoads::kTma : GpuLoads::kStrided;
 }
 
 }  // namespace

@@ -36,11 +36,9 @@ Operand MakeOperand(void* data, int64_t line, int64_t step) {
           step, data};
 }
 
-using Maps = std::array<cuda::TensorMap, kRowMaps>;
-
 /*! \brief Everything that a kernel may ask for, under the names of GpuParam. */
 struct Arguments {
-  Maps x_maps, y_maps;
+  cuda::TensorMap x_map, y_map;
   Operand a, b;
   void* c;
   Workspace workspace;
@@ -50,6 +48,10 @@ struct Arguments {
 
   void* Find(GpuParam param) {
     switch (param) {
+      case GpuParam::kXMap:
+        return &x_map;
+      case GpuParam::kYMap:
+        return &y_map;
       case GpuParam::kA:
         return &a.aligned;
       case GpuParam::kB:
@@ -88,11 +90,8 @@ struct Arguments {
         return &b.line;
       case GpuParam::kBK:
         return &b.step;
-      default:
-        return param < GpuParam::kYMap
-                   ? &x_maps[static_cast<int>(param) - static_cast<int>(GpuParam::kXMap)]
-                   : &y_maps[static_cast<int>(param) - static_cast<int>(GpuParam::kYMap)];
     }
+    return nullptr;
   }
 };
 
@@ -122,35 +121,14 @@ cuda::MappedMatrix WholeMatrix(const GpuKernelSetObj& ks, const Operand& operand
   return matrix;
 }
 
-// Map j sees lines 8 i + j as rows of their own, which begin eight lines apart: a multiple of 16
-// bytes whatever a line is. A row ends with its line, so that what lies behind arrives as zeros.
-void FillRowMaps(const GpuKernelSetObj& ks, const Operand& operand, int64_t lines, int64_t k,
-                 int32_t box, Maps* maps) {
-  cuda::MappedMatrix matrix = WholeMatrix(ks, operand, lines, k, box);
-  matrix.address = operand.aligned;
-  matrix.stride = kRowMaps * operand.line;
-  for (int j = 0; j < kRowMaps; ++j) {
-    // A map without lines is never read within its one element.
-    const bool some = lines > j;
-    matrix.inner = some ? operand.skip + j * operand.line + k : 1;
-    matrix.outer = some ? (lines - j + kRowMaps - 1) / kRowMaps : 1;
-    (*maps)[j] = cuda::CachedTensorMap(matrix);
-  }
-}
-
 void FillMaps(const GpuKernelSetObj& ks, const GpuKernelSpec& kernel, Arguments* arguments) {
   const Operand& x = kernel.swapped ? arguments->b : arguments->a;
   const Operand& y = kernel.swapped ? arguments->a : arguments->b;
   const int64_t x_lines = kernel.swapped ? arguments->n : arguments->m;
   const int64_t y_lines = kernel.swapped ? arguments->m : arguments->n;
   const int64_t k = arguments->k;
-  if (kernel.loads == GpuLoads::kTma) {
-    arguments->x_maps[0] = cuda::CachedTensorMap(WholeMatrix(ks, x, x_lines, k, kernel.box_x));
-    arguments->y_maps[0] = cuda::CachedTensorMap(WholeMatrix(ks, y, y_lines, k, kernel.box_y));
-  } else if (kernel.loads == GpuLoads::kRows) {
-    FillRowMaps(ks, x, x_lines, k, kernel.box_x, &arguments->x_maps);
-    FillRowMaps(ks, y, y_lines, k, kernel.box_y, &arguments->y_maps);
-  }
+  arguments->x_map = cuda::CachedTensorMap(WholeMatrix(ks, x, x_lines, k, kernel.box_x));
+  arguments->y_map = cuda::CachedTensorMap(WholeMatrix(ks, y, y_lines, k, kernel.box_y));
 }
 
 void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuRegion& region,
@@ -173,7 +151,7 @@ void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuR
   arguments.grid = static_cast<int32_t>(tiling.blocks);
   arguments.cluster = region.split.cluster;
   arguments.slices = region.split.slices;
-  FillMaps(ks, kernel, &arguments);
+  if (kernel.loads == GpuLoads::kTma) FillMaps(ks, kernel, &arguments);
   if (kernel.split) {
     arguments.workspace = WorkspaceOf(kernel, region, matmul.device, stream);
   }
