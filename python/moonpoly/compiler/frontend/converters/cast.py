@@ -34,6 +34,8 @@ def _convert(ctx: Context, target: str) -> relax.Expr:
         if dtype not in _TYPES:
             ctx.unsupported(f"it converts {source} to {target}; {dtype} is not supported")
     data = ctx.input(0)
+    if source == target:
+        return data
     if target == "bool":
         return ctx.emit(relax.op.not_equal(data, relax.const(0, source)))
-    return data if source == target else ctx.emit(relax.op.astype(data, target))
+    return ctx.emit(relax.op.astype(data, target))
