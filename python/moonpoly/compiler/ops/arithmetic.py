@@ -66,22 +66,6 @@ def modulo(left: tirx.Expr, right: tirx.Expr) -> tirx.Expr:
     return tirx.Select(apart, rest + right, rest)
 
 
-def float_remainder(left: tirx.Expr, right: tirx.Expr) -> tirx.Expr:
-    """Return C's fmod."""
-    return tirx.fmod(left, right)
-
-
-def float_modulo(left: tirx.Expr, right: tirx.Expr) -> tirx.Expr:
-    """Return Python's remainder of floating-point numbers: of the divisor's sign."""
-    dtype = str(left.ty.dtype)
-    zero = tirx.const(0.0, dtype)
-    rest = tirx.fmod(left, right)
-    apart = tirx.any(tirx.all(rest < zero, right > zero), tirx.all(rest > zero, right < zero))
-    signed_zero = tirx.Select(right < zero, tirx.const(-0.0, dtype), zero)
-    shifted = tirx.Select(apart, rest + right, rest)
-    return tirx.Select(rest.equal(zero), signed_zero, shifted)
-
-
 def float_power(base: tirx.Expr, exponent: tirx.Expr) -> tirx.Expr:
     """Return a power of numbers that are not both of one floating-point type, in float64.
 

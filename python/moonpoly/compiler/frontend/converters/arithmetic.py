@@ -35,11 +35,17 @@ def _div(ctx: Context) -> relax.Expr | None:
 
 
 @converts("Mod")
-def _mod(ctx: Context) -> relax.Expr:
+def _mod(ctx: Context) -> relax.Expr | None:
     c_like = bool(ctx.attrs.get("fmod", 0))
     if is_integer(ctx.dtype(0)):
         return _elementwise(ctx, arithmetic.remainder if c_like else arithmetic.modulo)
-    return _elementwise(ctx, arithmetic.float_remainder if c_like else arithmetic.float_modulo)
+    if c_like:
+        return None
+    # The remainder has the divisor's sign, as in Python.
+    divisor, zero = ctx.input(1), relax.const(0.0, ctx.dtype(0))
+    rest = ctx.emit(relax.op.mod(ctx.input(0), divisor))
+    apart = ctx.emit(relax.op.less(relax.op.multiply(rest, divisor), zero))
+    return ctx.emit(relax.op.where(apart, relax.op.add(rest, divisor), rest))
 
 
 @converts("Pow")

@@ -14,7 +14,14 @@ from moonpoly.compiler.frontend.values import Value
 
 
 @converts(
-    *("BlackmanWindow", "CausalConvWithState", "Celu", "CenterCropPad", "GroupNormalization"),
+    *(
+        "AffineGrid",
+        "BlackmanWindow",
+        "CausalConvWithState",
+        "Celu",
+        "CenterCropPad",
+        "GroupNormalization",
+    ),
     *("HammingWindow", "HannWindow", "LinearAttention", "NegativeLogLikelihoodLoss"),
     *("SoftmaxCrossEntropyLoss", "SwiGLU"),
 )

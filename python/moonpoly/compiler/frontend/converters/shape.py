@@ -80,6 +80,19 @@ def _squeeze(ctx: Context) -> relax.Expr | None:
     return reshape(ctx, ctx.input(0), [dim for i, dim in enumerate(shape) if i not in axes])
 
 
+@converts("Unsqueeze")
+def _unsqueeze(ctx: Context) -> relax.Expr | None:
+    shape = ctx.shape(0)
+    axes = ctx.constant(1) if ctx.has_input(1) else np.asarray(ctx.attrs.get("axes", []))
+    if shape is None or axes is None:
+        return None
+    # Some write one axis as a scalar.
+    places = {int(axis) % (len(shape) + axes.size) for axis in axes.reshape(-1)}
+    rest = iter(shape)
+    sizes = [1 if at in places else next(rest) for at in range(len(shape) + axes.size)]
+    return reshape(ctx, ctx.input(0), sizes)
+
+
 @converts("Expand")
 def _expand(ctx: Context) -> relax.Expr | None:
     shape, wanted = ctx.shape(0), ctx.read_integers(1)
