@@ -80,10 +80,14 @@ float RegionCost::BoundUs(int32_t index, ThreadGrid grid) const {
   return fixed_us_ + us * static_cast<float>(batches_);
 }
 
-// Microseconds to write so many columns of B into panels.
+// Microseconds to write so many columns of B into panels. Where they don't come from the thread's
+// own cache, reading them costs as much as copying them does.
 float RegionCost::PackUs(float cols) const {
-  return cols * static_cast<float>(depth_) * kKbPerFloat *
-         static_cast<float>(ks_.machine().pack_us_per_kb);
+  const MachineSpec& machine = ks_.machine();
+  const float kilobytes = cols * static_cast<float>(depth_) * kKbPerFloat;
+  const bool far = kilobytes * 1024.0f * 2.0f > static_cast<float>(ks_.caches().l2_bytes);
+  return kilobytes *
+         static_cast<float>(machine.pack_us_per_kb + (far ? machine.copy_us_per_kb : 0.0));
 }
 
 Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int64_t n1,

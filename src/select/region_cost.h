@@ -76,10 +76,16 @@ class RegionCost {
   float PackUs(float cols) const;
   int64_t BlockRows(const Cell& cell, int64_t slice) const;
   float TaskUs(const MicroKernel& kernel, bool strided, AxisPoint m, AxisPoint n) const {
-    const float* row_major = problem_.n % kAliasingItems == 0 ? kernel.aliased_us
-                             : problem_.n % kLineItems != 0   ? kernel.unaligned_us
-                                                              : kernel.strided_us;
-    return ks_.grid().TaskUs(strided ? row_major : kernel.packed_us, k_point_, m, n);
+    // The rows of B are n elements long, or k where they lie along the reduction.
+    const bool dot = kernel.family == KernelFamily::kDot;
+    const float* table = kernel.packed_us;
+    if (strided || dot) {
+      const int64_t row = dot ? problem_.k : problem_.n;
+      table = row % kAliasingItems == 0 ? kernel.aliased_us
+              : row % kLineItems != 0   ? kernel.unaligned_us
+                                        : kernel.strided_us;
+    }
+    return ks_.grid().TaskUs(table, k_point_, m, n);
   }
   // Steps of the reduction that are walked at a time over so many tiles of rows.
   int64_t SliceOf(const MicroKernel& kernel, int64_t row_tiles) const;

@@ -139,8 +139,9 @@ class CostModel:
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """The layouts of B that make a difference: dot kernels know one only."""
-        return LAYOUTS[:1] if self.candidate.tile.family == "dot" else LAYOUTS
+        """The layouts of B that differ; the rows of a dot kernel's B are k elements long."""
+        is_dot = self.candidate.tile.family == "dot"
+        return ("packed", "aliased", "unaligned") if is_dot else LAYOUTS
 
     def table(self, layout: str) -> list[float]:
         """Return the costs on :data:`GRID` in µs, flattened as [k][m_tiles][n_tiles].
@@ -228,9 +229,7 @@ def _line(k: np.ndarray, costs: np.ndarray) -> tuple[float, float]:
 def _near_features(candidate: Candidate, shapes: Sequence[TaskShape]) -> np.ndarray:
     k, m, n, layout = _columns(candidate, shapes)
     tiles = m / candidate.tile.um * n / candidate.tile.un
-    # What a dot kernel does element by element; no table has it, but it explains samples.
-    odd = k % candidate.lanes if candidate.tile.family == "dot" else np.zeros_like(k)
-    return np.stack([*_sizes(candidate, k, m, n), np.log2(tiles), layout, odd], axis=1)
+    return np.stack([*_sizes(candidate, k, m, n), np.log2(tiles), layout], axis=1)
 
 
 def _far_features(candidate: Candidate, shapes: Sequence[TaskShape]) -> np.ndarray:

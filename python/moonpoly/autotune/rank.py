@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from moonpoly.autotune.candidates import Candidate
-from moonpoly.autotune.sample import TaskShape
+from moonpoly.autotune.sample import TaskShape, dot_row_stride
 
 # µs of one task of candidate `index` in calls of the given shapes.
 TaskCosts = Callable[[int, Sequence[TaskShape]], np.ndarray]
@@ -185,7 +185,7 @@ class _RegionCosts:
         keys, tasks, extra = [], [], []
         for shape, rows, columns in regions:
             m_tiles, n_tiles = -(-rows // tile.um), -(-columns // tile.un)
-            stride = shape.n if shape.layout == "row" and tile.family == "outer" else 0
+            stride = self._row_stride(tile.family, shape)
             keys.append((index, shape.k, m_tiles, n_tiles, stride))
             tasks.append(m_tiles * n_tiles)
             extra.append(self._extra_us(tile.family, shape, columns))
@@ -200,6 +200,12 @@ class _RegionCosts:
                 for key, count, more in zip(keys, tasks, extra, strict=True)
             ]
         )
+
+    @staticmethod
+    def _row_stride(family: str, shape: SyntheticShape) -> int:
+        if family == "dot":
+            return dot_row_stride(shape.k)
+        return shape.n if shape.layout == "row" else 0
 
     def _extra_us(self, family: str, shape: SyntheticShape, columns: int) -> float:
         if family == "dot":

@@ -22,7 +22,7 @@ ALIASING_ITEMS = 1024
 LINE_ITEMS = 16
 
 # Enough for the trees to place every cache; forty kernels take less than two minutes.
-NEAR_SAMPLES, FAR_SAMPLES = 600, 160
+NEAR_SAMPLES, FAR_SAMPLES = 500, 240
 _SEED = 23
 
 # What a sample may cost: this bounds the time of a share to a few milliseconds.
@@ -48,8 +48,8 @@ class TaskShape:
     m_tiles, n_tiles
         Tiles of the share.
     row_stride
-        Elements from one row of B to the next where B is row-major; 0 where it is packed (or
-        contiguous along k, for dot kernels).
+        Elements from one row of B to the next where B is row-major. For dot kernels, whose A and B
+        are contiguous along k: k, where it is not a plain multiple of a cache line. 0 otherwise.
     """
 
     k: int
@@ -87,7 +87,8 @@ def near_samples(
 ) -> Iterator[TaskShape]:
     """Yield ``count`` shares that fit half of a unit's own cache, even in each axis' logarithm.
 
-    Half of outer kernels' samples have a row-major B, in each layout as often.
+    Half of outer kernels' samples have a row-major B, in each layout as often; half of dot kernels'
+    samples have whole vectors of k.
     """
     rng = np.random.default_rng(seed)
     left = count
@@ -96,7 +97,7 @@ def near_samples(
         # Shares of a single row or column of tiles are common, and the corner of the model.
         m_tiles = 1 if rng.random() < 0.35 else _log_uniform(rng, 1, _MAX_TILES)
         n_tiles = 1 if rng.random() < 0.15 else _log_uniform(rng, 1, _MAX_TILES)
-        shape = TaskShape(k, m_tiles, n_tiles, _row_stride(rng, candidate, n_tiles))
+        shape = _share(rng, candidate, k, m_tiles, n_tiles)
         if shape.num_bytes(candidate.tile) <= own_cache_bytes / 2:
             left -= 1
             yield shape
@@ -108,23 +109,24 @@ def far_samples(
     """Yield about ``count`` shares that leave a unit's own cache.
 
     They are the same problems for all kernels, in tiles of each: what memory does to one of them is
-    then told apart from what a kernel does. Where a kernel's tiles make one too small or too large,
-    it is left out.
+    then told apart from what a kernel does. Every other one is no more than eight times that cache,
+    because costs change most there. Where a kernel's tiles make one too small or too large, it is
+    left out.
     """
     rng = np.random.default_rng(seed)
     tile = candidate.tile
-    least = own_cache_bytes / 2
-    for _ in range(count):
+    for index in range(count):
+        most = 8 * own_cache_bytes if index % 2 else math.inf
         while True:
-            m, n, k = (_log_uniform(rng, 1, most) for most in (_MAX_M, _MAX_N, _MAX_K))
+            m, n, k = (_log_uniform(rng, 1, limit) for limit in (_MAX_M, _MAX_N, _MAX_K))
             largest = max(m * k, k * n, m * n) * ITEM_BYTES
-            small = (m * k + k * n + m * n) * ITEM_BYTES <= least
-            if not small and 2 * m * n * k <= _MAX_OPERATIONS and largest <= MAX_BYTES // 4 * 3:
+            fits = own_cache_bytes / 2 < (m * k + k * n + m * n) * ITEM_BYTES <= most
+            if fits and 2 * m * n * k <= _MAX_OPERATIONS and largest <= MAX_BYTES // 4 * 3:
                 break
         m_tiles, n_tiles = -(-m // tile.um), -(-n // tile.un)
         # Drawn for every kernel, so that the next problem is the same for all.
         draw = np.random.default_rng(rng.integers(1 << 31))
-        shape = TaskShape(k, m_tiles, n_tiles, _row_stride(draw, candidate, n_tiles))
+        shape = _share(draw, candidate, k, m_tiles, n_tiles)
         rows, columns = m_tiles * tile.um, n_tiles * tile.un
         width = max(columns, shape.row_stride)
         largest = max(rows * k, k * width, rows * columns) * ITEM_BYTES
@@ -133,10 +135,27 @@ def far_samples(
             yield shape
 
 
+def _share(
+    rng: np.random.Generator, candidate: Candidate, k: int, m_tiles: int, n_tiles: int
+) -> TaskShape:
+    """Return a share with a layout of B drawn for it."""
+    if candidate.tile.family == "dot":
+        # What is left of k after whole vectors is computed element by element: two kinds of k.
+        if rng.random() < 0.5:
+            k = -(-k // candidate.lanes) * candidate.lanes
+        return TaskShape(k, m_tiles, n_tiles, dot_row_stride(k))
+    return TaskShape(k, m_tiles, n_tiles, _row_stride(rng, candidate, n_tiles))
+
+
+def dot_row_stride(k: int) -> int:
+    """Return the ``row_stride`` of a dot kernel's :class:`TaskShape`."""
+    return k if k % LINE_ITEMS or k % ALIASING_ITEMS == 0 else 0
+
+
 def _row_stride(rng: np.random.Generator, candidate: Candidate, n_tiles: int) -> int:
     """Return 0 for a packed B, or a row stride that holds ``n_tiles`` tiles of columns."""
     kind = rng.random()
-    if candidate.tile.family == "dot" or kind < 0.5:
+    if kind < 0.5:
         return 0
     n = n_tiles * candidate.tile.un
     aliased = [width for width in _ALIASED_WIDTHS if width >= n]
