@@ -82,8 +82,7 @@ void UnfoldOrThrow(const Unfolding& unfolding) {
 bool ShouldFold(const ConvShape& shape, int64_t images, int64_t rows, int64_t panel) {
   const int64_t pixels = shape.pixels();
   const int64_t empty = CeilDiv(pixels, panel) * panel - pixels;
-  return images > 1 && rows > 0 && shape.attrs.groups == 1 &&
-         empty * kWorthwhileShare > pixels &&
+  return images > 1 && rows > 0 && shape.attrs.groups == 1 && empty * kWorthwhileShare > pixels &&
          2 * rows * pixels <= kMaxFoldedFloats;
 }
 
@@ -104,8 +103,8 @@ void RunFolded(const GemmCall& call, const ConvShape& shape, int64_t images, int
              ChooseGather(folded, call.ks->panel()), &folded};
     all.c = {product, folded.columns()};
     all.epilogue = nullptr;
-    all.plan = &CachedPlan(*call.ks, {1, rows, folded.columns(), folded.depth(), BMode::kGathered,
-                                      NumThreads()});
+    all.plan = &CachedPlan(
+        *call.ks, {1, rows, folded.columns(), folded.depth(), BMode::kGathered, NumThreads()});
     LaunchGemmOrThrow(all);
     UnfoldOrThrow({&call, product, first, folded.images, rows, shape.pixels()});
   }

@@ -58,7 +58,8 @@ struct Panel {
   int32_t num_segments = 0;
 };
 
-/*! \brief `count` neighbouring pixels of one output row, from (p, q) on, in lanes from `lane` on. */
+/*! \brief `count` neighbouring pixels of one output row, from (p, q) on, in lanes from `lane` on.
+ */
 struct PixelRun {
   int64_t lane, count;
   int64_t p, q;
@@ -128,16 +129,15 @@ void FindSegments(const ConvShape& shape, const Slice& slice, int64_t column, in
 }
 
 /*!
- * \brief Writes the rows of a slice for `count` neighbouring panels. `offsets` has one entry for each
- *        position from slice.begin on.
+ * \brief Writes the rows of a slice for `count` neighbouring panels. `offsets` has one entry for
+ * each position from slice.begin on.
  */
 using CopyPanelsFn = void (*)(const ConvShape& shape, const Panel* panels, int64_t count,
                               const Slice& slice, const int64_t* offsets, const float* x,
                               int64_t lanes, float* dst);
 
-void CopyPanelsPlain(const ConvShape& shape, const Panel* panels, int64_t count,
-                     const Slice& slice, const int64_t* offsets, const float* x, int64_t lanes,
-                     float* dst) {
+void CopyPanelsPlain(const ConvShape& shape, const Panel* panels, int64_t count, const Slice& slice,
+                     const int64_t* offsets, const float* x, int64_t lanes, float* dst) {
   const int64_t step = shape.attrs.stride_w, plane_size = shape.height * shape.width;
   for (int64_t c = slice.first_channel(); c < slice.end_channel(); ++c) {
     const Span positions = slice.Positions(c);
@@ -212,9 +212,8 @@ __attribute__((target("avx512f,bmi2"), always_inline)) inline void CopyPositions
 template <class Pixels, int64_t kWindow>
 __attribute__((target("avx512f,bmi2"))) void CopyChannel(const Panel* panels, int64_t count,
                                                          int64_t panel_step, int64_t plane_size,
-                                                         const int64_t* offsets,
-                                                         const float* plane, Span positions,
-                                                         float* dst) {
+                                                         const int64_t* offsets, const float* plane,
+                                                         Span positions, float* dst) {
   for (int64_t p = 0; p < count; ++p, dst += panel_step) {
     const Panel& panel = panels[p];
     for (int32_t i = 0; i < panel.num_segments; ++i) {

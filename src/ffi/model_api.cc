@@ -89,8 +89,8 @@ void MatmulIntrinsic(ffi::PackedArgs packed, ffi::Any*) {
 void Conv2dIntrinsic(ffi::PackedArgs packed, ffi::Any*) {
   IntrinsicArgs args;
   ReadArgs(packed, Site::Op::kConv2d, &args);
-  RunConv2d(*args.site->kernels, args.site->conv, args.left, args.right, args.addend,
-            args.out, &args.site->epilogue, args.operands);
+  RunConv2d(*args.site->kernels, args.site->conv, args.left, args.right, args.addend, args.out,
+            &args.site->epilogue, args.operands);
 }
 
 }  // namespace

@@ -81,8 +81,7 @@ class Worker {
 
   void RunRegions(Scratch* scratch, const COperand& c, bool accumulate, EpilogueRunner* epilogue) {
     if (status_ != 0) return;
-    RegionWalk walk(*call_.ks, plan_.problem, a_, b_, c, accumulate, &kernel_call_,
-                    scratch);
+    RegionWalk walk(*call_.ks, plan_.problem, a_, b_, c, accumulate, &kernel_call_, scratch);
     const Span k = KSlice(plan_.problem.k, slice_, plan_.k_threads);
     for (int i = 0; i < plan_.num_regions && status_ == 0; ++i) {
       const Region& region = plan_.regions[i];

@@ -21,7 +21,8 @@ struct Block {
 };
 
 /*!
- * \brief Runs one micro-kernel over rectangles of one product, which is written to C or added to it.
+ * \brief Runs one micro-kernel over rectangles of one product, which is written to C or added to
+ * it.
  *
  * Loops, outermost first: column blocks (nc), reduction slices (kc), row blocks (mc), and inside
  * the micro-kernel column tiles over row tiles. A slice of B is packed once for all rows; what a

@@ -29,7 +29,8 @@ class Scratch {
   bool ok() const { return base_ != nullptr; }
   /*! \brief Partial sums; allocated on first use, null where memory could not be had. */
   float* partial();
-  /*! \brief Results of several images; allocated on first use, null where memory could not be had. */
+  /*! \brief Results of several images; allocated on first use, null where memory could not be had.
+   */
   float* folded();
 
  private:

@@ -177,14 +177,15 @@ void CheckConv(const ffi::Module& library, const Conv& v, int64_t key) {
   const int64_t out_w =
       (v.width + 2 * v.pad_w - v.dilation * (v.kernel_w - 1) - 1) / v.stride_w + 1;
   std::ostringstream site;
-  site << R"({"schema": 1, "artifacts": {"gemm_float32": )" << Manifest()
-       << R"(}, "sites": [{"id": )" << (key << 16)
-       << R"(, "op": "conv2d", "artifact": "gemm_float32", "node": "conv", "strides": [)"
-       << v.stride_h << ", " << v.stride_w << R"(], "pads": [)" << v.pad_h << ", " << v.pad_w
-       << ", " << v.pad_h << ", " << v.pad_w << R"(], "dilations": [)" << v.dilation << ", "
-       << v.dilation << R"(], "groups": )" << v.groups
-       << R"(, "addend": true, "epilogue": {"function": "add_row_and_full", "operands": [{"kind": "row"},)"
-       << R"( {"kind": "full"}]}}]})";
+  site
+      << R"({"schema": 1, "artifacts": {"gemm_float32": )" << Manifest()
+      << R"(}, "sites": [{"id": )" << (key << 16)
+      << R"(, "op": "conv2d", "artifact": "gemm_float32", "node": "conv", "strides": [)"
+      << v.stride_h << ", " << v.stride_w << R"(], "pads": [)" << v.pad_h << ", " << v.pad_w << ", "
+      << v.pad_h << ", " << v.pad_w << R"(], "dilations": [)" << v.dilation << ", " << v.dilation
+      << R"(], "groups": )" << v.groups
+      << R"(, "addend": true, "epilogue": {"function": "add_row_and_full", "operands": [{"kind": "row"},)"
+      << R"( {"kind": "full"}]}}]})";
   ffi::Function::GetGlobalRequired("moonpoly.register_model")(ffi::String(site.str()), library);
   const int64_t depth = v.channels / v.groups, each = v.out_channels / v.groups;
   Operand x({v.images, v.channels, v.height, v.width}, &random);
