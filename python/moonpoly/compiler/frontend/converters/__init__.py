@@ -32,6 +32,7 @@ from moonpoly.compiler.frontend.converters import (
     sequence,
     shape,
     slicing,
+    spatial,
 )
 from moonpoly.compiler.frontend.converters.registry import Converted, converts, find_converter
 
@@ -67,4 +68,5 @@ __all__ = [
     "sequence",
     "shape",
     "slicing",
+    "spatial",
 ]
