@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from moonpoly import config
 
@@ -12,6 +13,40 @@ from .contest import Result
 from .gemm_report import ratios
 from .peer import EXTRA, BenchmarkError
 from .shape_lists import CLASSES
+
+# Of the points of every picture.
+POINTS: dict[str, Any] = {"s": 9, "alpha": 0.6, "linewidths": 0}
+
+
+def new_figure() -> Any:
+    """Return an empty figure for two panels.
+
+    Raises
+    ------
+    BenchmarkError
+        If matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise BenchmarkError(
+            f"--plot needs matplotlib, which is not installed; run: {EXTRA}"
+        ) from error
+    return Figure(figsize=(11, 4.5), layout="constrained")
+
+
+def add_intensity_axis(panel: Any) -> None:
+    """Give a panel logarithmic axes over operations per byte."""
+    panel.set_xscale("log")
+    panel.set_yscale("log")
+    panel.set_xlabel("operations per byte")
+    panel.grid(True, which="both", alpha=0.2)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure; raises :class:`StorageError` if the file can't be written."""
+    with config.atomic_file(path) as temporary:
+        figure.savefig(temporary, dpi=140)
 
 
 def plot_ratios(results: Sequence[Result], path: Path) -> None:
@@ -24,13 +59,7 @@ def plot_ratios(results: Sequence[Result], path: Path) -> None:
     StorageError
         If the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise BenchmarkError(
-            f"--plot needs matplotlib, which is not installed; run: {EXTRA}"
-        ) from error
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    figure = new_figure()
     panels = figure.subplots(1, len(MODES), sharey=True)
     for panel, mode in zip(panels, MODES, strict=True):
         found = ratios(results, (mode,))
@@ -39,18 +68,12 @@ def plot_ratios(results: Sequence[Result], path: Path) -> None:
             panel.scatter(
                 [x.result.problem.intensity for x in chosen],
                 [x.value for x in chosen],
-                s=9,
-                alpha=0.6,
-                linewidths=0,
                 label=f"{kind} ({len(chosen)})",
+                **POINTS,
             )
         panel.axhline(1.0, color="black", linewidth=0.8)
-        panel.set_xscale("log")
-        panel.set_yscale("log")
+        add_intensity_axis(panel)
         panel.set_title(f"{mode} B")
-        panel.set_xlabel("operations per byte")
-        panel.grid(True, which="both", alpha=0.2)
     panels[0].set_ylabel("best peer µs / MoonPoly µs")
     panels[-1].legend(fontsize=8)
-    with config.atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=140)
+    save_figure(figure, path)

@@ -17,7 +17,6 @@ from .operands import OperandSet, Pool
 # Ours with launches that overlap their neighbours and without; cuBLAS as torch calls it; cuBLASLt's
 # first choice and the fastest of its choices.
 PDL, PLAIN, CUBLAS, LT_FIRST, LT_BEST = "pdl", "plain", "cublas", "lt_first", "lt_best"
-CONTENDERS = (PDL, PLAIN, CUBLAS, LT_FIRST, LT_BEST)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ..peer import EXTRA, BenchmarkError
@@ -48,16 +47,6 @@ def load_kernels(target: str, dtype: str, *, run: bool = True) -> Kernels:
     _require_gpu()
     manifest = autotune.load_artifact(resolved, workload).manifest
     return Kernels(planning.gpu_kernel_set(resolved, workload), manifest)
-
-
-def read_kernels(folder: Path) -> Kernels:
-    """Load the kernels of a folder as they are, such as one that is being tried out."""
-    from moonpoly import _ffi_api
-
-    manifest = json.loads((folder / "manifest.json").read_text())
-    names = {kernel["cubin"] for kernel in manifest["kernels"]}
-    images = {name: (folder / name).read_bytes() for name in names}
-    return Kernels(_ffi_api.GpuKernelSet(json.dumps(manifest), images), manifest)
 
 
 def facts(lt_version: str) -> dict[str, str]:

@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from moonpoly import config
-
-from ..peer import EXTRA, BenchmarkError
+from ..plot import POINTS, add_intensity_axis, new_figure, save_figure
 from ..shape_lists import Problem
 from .report import CLASSES, Ceiling, kind, num_bytes
 
@@ -28,13 +26,7 @@ def plot_results(samples: Sequence[Mapping[str, Any]], ceiling: Ceiling, path: P
     StorageError
         If the file cannot be written.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise BenchmarkError(
-            f"--plot needs matplotlib, which is not installed; run: {EXTRA}"
-        ) from error
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    figure = new_figure()
     left, right = figure.subplots(1, 2)
     by_class: dict[str, list[tuple[float, float, float]]] = {name: [] for name in CLASSES}
     for sample in samples:
@@ -47,9 +39,8 @@ def plot_results(samples: Sequence[Mapping[str, Any]], ceiling: Ceiling, path: P
         if not points:
             continue
         x, speed, ratio = zip(*points, strict=True)
-        style: dict[str, Any] = {"s": 9, "alpha": 0.6, "linewidths": 0}
-        left.scatter(x, speed, label=f"{name} ({len(points)})", **style)
-        right.scatter(x, ratio, **style)
+        left.scatter(x, speed, label=f"{name} ({len(points)})", **POINTS)
+        right.scatter(x, ratio, **POINTS)
     ends = [0.5, ceiling.balance, 4000.0]
     roof = [min(ceiling.tflops, at * ceiling.gbs / 1e3) for at in ends]
     left.plot(ends, roof, color="black", linewidth=0.8)
@@ -57,10 +48,6 @@ def plot_results(samples: Sequence[Mapping[str, Any]], ceiling: Ceiling, path: P
     right.axhline(1.0, color="black", linewidth=0.8)
     right.set_ylabel("cuBLAS µs / MoonPoly µs")
     for panel in (left, right):
-        panel.set_xscale("log")
-        panel.set_yscale("log")
-        panel.set_xlabel("operations per byte")
-        panel.grid(True, which="both", alpha=0.2)
+        add_intensity_axis(panel)
     left.legend(fontsize=8)
-    with config.atomic_file(path) as temporary:
-        figure.savefig(temporary, dpi=140)
+    save_figure(figure, path)

@@ -74,7 +74,6 @@ gpu_run_plan = _bind("gpu_run_plan")
 # (device) -> "NVIDIA H200"; -> 132; -> 90 for compute capability 9.0
 gpu_name = _bind("gpu_name")
 gpu_num_sms = _bind("gpu_num_sms")
-gpu_capability = _bind("gpu_capability")
 # (device) -> a stream of its own as an int
 gpu_create_stream = _bind("gpu_create_stream")
 # (device, stream): record what this thread enqueues on the stream; … -> GpuGraph

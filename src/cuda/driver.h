@@ -54,7 +54,7 @@ struct LaunchConfig {
 };
 
 enum TensorMapType : int { kMapFloat16 = 6, kMapBfloat16 = 9 };
-enum DeviceAttribute : int { kMultiprocessors = 16, kMajor = 75, kMinor = 76 };
+enum DeviceAttribute : int { kMultiprocessors = 16 };
 enum FunctionAttribute : int { kMaxDynamicSharedBytes = 8 };
 enum CaptureMode : int { kCaptureThreadLocal = 1 };
 enum CaptureStatus : int { kCaptureNone = 0 };

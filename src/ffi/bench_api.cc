@@ -8,10 +8,11 @@
 #include <tvm/ffi/reflection/registry.h>
 
 #include <algorithm>
-#include <chrono>
 #include <string>
+#include <vector>
 
 #include "artifact/kernel_set.h"
+#include "ffi/measurement.h"
 #include "model/sites.h"
 #include "select/plan_cache.h"
 #include "select/selector.h"
@@ -21,12 +22,6 @@ namespace moonpoly {
 namespace ffi = tvm::ffi;
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double MicrosSince(Clock::time_point start) {
-  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-}
 
 // Microseconds of each selection for the problems (m, n, k) in `flat`.
 ffi::Tensor BenchSelect(const KernelSet& ks, const ffi::Shape& flat, int64_t b_mode,
@@ -38,17 +33,8 @@ ffi::Tensor BenchSelect(const KernelSet& ks, const ffi::Shape& flat, int64_t b_m
     TVM_FFI_THROW(ValueError) << "expected b_mode 0..3 and threads of 1 or more, got " << b_mode
                               << " and " << threads;
   }
-  struct Allocator {
-    void AllocData(DLTensor* tensor) { tensor->data = new double[tensor->shape[0]]; }
-    void FreeData(DLTensor* tensor) { delete[] static_cast<double*>(tensor->data); }
-  };
   const int64_t count = static_cast<int64_t>(flat.size()) / 3;
-  ffi::Tensor out = ffi::Tensor::FromNDAlloc(Allocator(), ffi::ShapeView(&count, 1),
-                                             DLDataType{kDLFloat, 64, 1}, DLDevice{kDLCPU, 0});
-  double* us = static_cast<double*>(out.data_ptr());
-  // A look-up is shorter than the clock's step: many are timed together.
-  constexpr int kLookups = 1000, kSelections = 3;
-  volatile float sink = 0.0f;
+  std::vector<double> us;
   for (int64_t i = 0; i < count; ++i) {
     const Problem problem{1,
                           flat[i * 3],
@@ -56,25 +42,12 @@ ffi::Tensor BenchSelect(const KernelSet& ks, const ffi::Shape& flat, int64_t b_m
                           flat[i * 3 + 2],
                           static_cast<BMode>(b_mode),
                           static_cast<int32_t>(threads)};
-    if (cached) {
-      sink = CachedPlan(*ks.get(), problem).predicted_us;
-      const Clock::time_point start = Clock::now();
-      for (int j = 0; j < kLookups; ++j) sink = CachedPlan(*ks.get(), problem).predicted_us;
-      us[i] = MicrosSince(start) / kLookups;
-    } else {
-      // The median of three: an interrupt during one is not the selector's time.
-      double times[kSelections];
-      for (double& time : times) {
-        const Clock::time_point start = Clock::now();
-        sink = SelectPlan(*ks.get(), problem).predicted_us;
-        time = MicrosSince(start);
-      }
-      std::sort(times, times + kSelections);
-      us[i] = times[kSelections / 2];
-    }
+    us.push_back(SelectionUs(cached, [&] {
+      return cached ? CachedPlan(*ks.get(), problem).predicted_us
+                    : SelectPlan(*ks.get(), problem).predicted_us;
+    }));
   }
-  (void)sink;
-  return out;
+  return ToTensor(us);
 }
 
 // Nanoseconds of one look-up of a call site, over these ids in turn: the median of a few rounds.

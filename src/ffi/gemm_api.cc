@@ -7,10 +7,10 @@
 #include <tvm/ffi/reflection/registry.h>
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
 #include "artifact/kernel_set.h"
+#include "ffi/measurement.h"
 #include "launch/gemm.h"
 #include "launch/matmul.h"
 #include "launch/pack.h"
@@ -129,18 +129,14 @@ void RunPlan(const LoadedPlan& loaded, DLTensor* a, DLTensor* b, DLTensor* c, in
 // first run is not counted.
 double TimePlan(const LoadedPlan& loaded, DLTensor* a, DLTensor* b, DLTensor* c, int64_t b_mode,
                 double min_us) {
-  using Clock = std::chrono::steady_clock;
   BoundMatmul bound;
   BindToPlan(loaded, a, b, c, b_mode, false, &bound);
-  const auto elapsed_us = [](Clock::time_point start) {
-    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-  };
   const auto burst_us = [&](int64_t runs) {
     const Clock::time_point start = Clock::now();
     for (int64_t i = 0; i < runs; ++i) {
       LaunchMatmul(*loaded->kernels.get(), bound, loaded->plan, false);
     }
-    return elapsed_us(start) / static_cast<double>(runs);
+    return MicrosSince(start) / static_cast<double>(runs);
   };
   // A burst is long enough for the clock, and short enough that an interrupt spoils few of them.
   constexpr double kBurstUs = 20.0, kShortestUs = 0.01;
@@ -151,7 +147,7 @@ double TimePlan(const LoadedPlan& loaded, DLTensor* a, DLTensor* b, DLTensor* c,
   const int64_t runs = std::max<int64_t>(1, static_cast<int64_t>(kBurstUs / once));
   if (runs > 1) bursts.clear();
   do bursts.push_back(burst_us(runs));
-  while (elapsed_us(start) < min_us);
+  while (MicrosSince(start) < min_us);
   std::nth_element(bursts.begin(), bursts.begin() + bursts.size() / 2, bursts.end());
   return bursts[bursts.size() / 2];
 }

@@ -102,11 +102,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("moonpoly.gpu_run_plan", RunPlan)
       .def("moonpoly.gpu_name", DeviceName)
       .def("moonpoly.gpu_num_sms",
-           [](int64_t device) { return DeviceAttributeOf(device, cuda::kMultiprocessors); })
-      .def("moonpoly.gpu_capability", [](int64_t device) {
-        return 10 * DeviceAttributeOf(device, cuda::kMajor) +
-               DeviceAttributeOf(device, cuda::kMinor);
-      });
+           [](int64_t device) { return DeviceAttributeOf(device, cuda::kMultiprocessors); });
 }
 
 }  // namespace moonpoly

@@ -9,11 +9,11 @@
 #include <tvm/ffi/reflection/registry.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "artifact/gpu_kernel_set.h"
+#include "ffi/measurement.h"
 #include "launch/cuda/gemm.h"
 #include "launch/cuda/graph.h"
 #include "select/gpu_selector.h"
@@ -25,18 +25,6 @@ namespace ffi = tvm::ffi;
 namespace {
 
 cuda::Stream ToStream(int64_t handle) { return reinterpret_cast<cuda::Stream>(handle); }
-
-ffi::Tensor ToTensor(const std::vector<double>& values) {
-  struct Allocator {
-    void AllocData(DLTensor* tensor) { tensor->data = new double[tensor->shape[0]]; }
-    void FreeData(DLTensor* tensor) { delete[] static_cast<double*>(tensor->data); }
-  };
-  const int64_t count = static_cast<int64_t>(values.size());
-  ffi::Tensor out = ffi::Tensor::FromNDAlloc(Allocator(), ffi::ShapeView(&count, 1),
-                                             DLDataType{kDLFloat, 64, 1}, DLDevice{kDLCPU, 0});
-  std::copy(values.begin(), values.end(), static_cast<double*>(out.data_ptr()));
-  return out;
-}
 
 // The operands rotate: call i uses set i modulo their number.
 GpuGraph CapturePlan(const GpuKernelSet& ks, const ffi::String& text,
@@ -106,39 +94,19 @@ ffi::Tensor Time(const ffi::Array<GpuGraph>& graphs, const ffi::Shape& replays, 
 // Microseconds of each selection for the problems (m, n, k) in `flat`.
 ffi::Tensor BenchSelect(const GpuKernelSet& ks, const ffi::Shape& flat, const ffi::String& layout,
                         bool cached) {
-  using Clock = std::chrono::steady_clock;
-  const auto micros_since = [](Clock::time_point start) {
-    return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
-  };
   if (flat.size() % 3 != 0) {
     TVM_FFI_THROW(ValueError) << "expected triples m, n, k, got " << flat.size() << " extents";
   }
-  // A look-up is shorter than the clock's step: many are timed together.
-  constexpr int kLookups = 1000, kSelections = 3;
-  volatile float sink = 0.0f;
   std::vector<double> us;
   for (size_t i = 0; i < flat.size(); i += 3) {
     const GpuLoads access = flat[i + 2] % 8 == 0 ? GpuLoads::kTma : GpuLoads::kStrided;
     const GpuProblem problem{flat[i], flat[i + 1], flat[i + 2], ParseGpuLayout(layout),
                              access,  true};
-    if (cached) {
-      sink = CachedGpuPlan(*ks.get(), problem).predicted_us;
-      const Clock::time_point start = Clock::now();
-      for (int j = 0; j < kLookups; ++j) sink = CachedGpuPlan(*ks.get(), problem).predicted_us;
-      us.push_back(micros_since(start) / kLookups);
-      continue;
-    }
-    // The median of three: an interrupt during one is not the selector's time.
-    double times[kSelections];
-    for (double& time : times) {
-      const Clock::time_point start = Clock::now();
-      sink = SelectGpuPlan(*ks.get(), problem).predicted_us;
-      time = micros_since(start);
-    }
-    std::sort(times, times + kSelections);
-    us.push_back(times[kSelections / 2]);
+    us.push_back(SelectionUs(cached, [&] {
+      return cached ? CachedGpuPlan(*ks.get(), problem).predicted_us
+                    : SelectGpuPlan(*ks.get(), problem).predicted_us;
+    }));
   }
-  (void)sink;
   return ToTensor(us);
 }
 

@@ -9,6 +9,7 @@
 
 #include "artifact/json_reader.h"
 #include "select/gpu_plan.h"
+#include "select/region_json.h"
 
 namespace moonpoly {
 
@@ -22,10 +23,7 @@ ffi::json::Object RegionToJson(const GpuKernelSetObj& ks, const GpuPlan& plan,
   auto set = [&out](const char* key, ffi::Any value) { out.Set(ffi::String(key), value); };
   const GpuKernelSpec& kernel = ks.kernel(region.kernel);
   const GpuTiling tiling = TilingOf(kernel, region.rows(), region.cols(), region.split);
-  set("m0", region.m0);
-  set("m1", region.m1);
-  set("n0", region.n0);
-  set("n1", region.n1);
+  BoundsToJson(region, &out);
   set("k0", int64_t{0});
   set("k1", plan.problem.k);
   set("kernel", ffi::String(kernel.name));
@@ -42,25 +40,15 @@ ffi::json::Object RegionToJson(const GpuKernelSetObj& ks, const GpuPlan& plan,
 }
 
 GpuRegion RegionFromJson(const GpuKernelSetObj& ks, const JsonReader& json) {
-  GpuRegion region;
-  region.m0 = json.GetInt("m0");
-  region.m1 = json.GetInt("m1");
-  region.n0 = json.GetInt("n0");
-  region.n1 = json.GetInt("n1");
-  const std::string name = json.GetString("kernel");
-  region.kernel = ks.FindKernel(name);
-  if (region.kernel < 0) {
-    TVM_FFI_THROW(ValueError) << json.where() << " names the kernel " << name
-                              << ", which this kernel set lacks";
-  }
+  auto region = BoundsAndKernelFromJson<GpuRegion>(ks, json);
   const int64_t cluster = json.GetInt("cluster"), slices = json.GetInt("slices");
   const bool cut = cluster != 1 || slices != 1;
   constexpr int64_t kMaxCluster = 8, kMaxSlices = 1024;
   if (cluster < 1 || cluster > kMaxCluster || slices < 1 || slices > kMaxSlices ||
       (cut && !ks.kernel(region.kernel).split)) {
     TVM_FFI_THROW(ValueError) << json.where() << " shares the reduction among clusters of "
-                              << cluster << " in " << slices << " slices, which " << name
-                              << " can't do";
+                              << cluster << " in " << slices << " slices, which "
+                              << ks.kernel(region.kernel).name << " can't do";
   }
   region.split = {static_cast<int32_t>(cluster), static_cast<int32_t>(slices)};
   region.us = static_cast<float>(json.GetNumber("us"));

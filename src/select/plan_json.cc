@@ -8,6 +8,7 @@
 
 #include "artifact/json_reader.h"
 #include "select/plan.h"
+#include "select/region_json.h"
 
 namespace moonpoly {
 
@@ -23,10 +24,7 @@ ffi::json::Object RegionToJson(const KernelSetObj& ks, const Region& region, Spa
   ffi::json::Object out;
   auto set = [&out](const char* key, ffi::Any value) { out.Set(ffi::String(key), value); };
   const MicroKernel& kernel = ks.kernel(region.kernel);
-  set("m0", region.m0);
-  set("m1", region.m1);
-  set("n0", region.n0);
-  set("n1", region.n1);
+  BoundsToJson(region, &out);
   set("k0", k.begin);
   set("k1", k.end);
   set("kernel", ffi::String(kernel.name));
@@ -43,17 +41,7 @@ ffi::json::Object RegionToJson(const KernelSetObj& ks, const Region& region, Spa
 }
 
 Region RegionFromJson(const KernelSetObj& ks, const JsonReader& json) {
-  Region region;
-  region.m0 = json.GetInt("m0");
-  region.m1 = json.GetInt("m1");
-  region.n0 = json.GetInt("n0");
-  region.n1 = json.GetInt("n1");
-  const std::string name = json.GetString("kernel");
-  region.kernel = ks.FindKernel(name);
-  if (region.kernel < 0) {
-    TVM_FFI_THROW(ValueError) << json.where() << " names the kernel " << name
-                              << ", which this kernel set lacks";
-  }
+  auto region = BoundsAndKernelFromJson<Region>(ks, json);
   region.task_us = static_cast<float>(json.GetNumber("task_us"));
   region.row_threads = static_cast<int32_t>(json.GetInt("row_threads"));
   region.col_threads = static_cast<int32_t>(json.GetInt("col_threads"));
