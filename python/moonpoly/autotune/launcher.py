@@ -39,7 +39,7 @@ _PASSES = 2
 # A task takes this part of a measurement at least, however little it computes.
 _LEAST_PART = 0.05
 # The planner needs some costs to make a plan; with a single kernel and grid their values are idle.
-_NO_COSTS = {"packed": [1.0], "strided": [1.0]}
+_NO_COSTS = {"packed": [1.0]}
 _NO_CONSTANTS = {"launch_us": 1.0, "call_us": 1.0, "pack_us_per_kb": 1.0, "copy_us_per_kb": 1.0}
 
 

@@ -227,9 +227,11 @@ def _measure_machine(
     chosen: Sequence[Candidate], records: Sequence[TuningRecord | None], target: Target
 ) -> MachineConstants:
     pairs = [(c, r) for c, r in zip(chosen, records, strict=True) if r is not None]
-    programs = {c: scheduled_kernel(c, record.trace) for c, record in pairs}
+    outer = [pair for pair in pairs if pair[0].tile.family == "outer"]
+    smallest, record = min(outer or pairs, key=lambda pair: pair[0].tile.um * pair[0].tile.un)
+    launcher = Launcher({smallest: scheduled_kernel(smallest, record.trace)}, target)
     with pinned():
-        return measure_machine(Launcher(programs, target), chosen[0].lanes)
+        return measure_machine(launcher, smallest.lanes)
 
 
 def _print_summary(kept: Sequence[TuningRecord], ranking: Ranking) -> None:
