@@ -39,10 +39,10 @@ def tiny(tiny_path):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip the gpu group where no CUDA driver is installed."""
+    """Skip the gpu group where no CUDA driver is installed: its kernels can't be launched."""
     if shutil.which("nvidia-smi") is not None:
         return
-    skip = pytest.mark.skip(reason="no CUDA device on this machine")
+    skip = pytest.mark.skip(reason="no CUDA driver on this machine (no nvidia-smi)")
     for item in items:
         if item.get_closest_marker("gpu") is not None:
             item.add_marker(skip)

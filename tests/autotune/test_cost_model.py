@@ -30,7 +30,7 @@ def _shapes(candidate, count, seed):
     return [*near, *far_samples(candidate, count, OWN_CACHE, seed)]
 
 
-def _samples(candidate, count=200, noise=0.0):
+def _samples(candidate, count=400, noise=0.0):
     rng = np.random.default_rng(5)
     shapes = _shapes(candidate, count, seed=3)
     costs = [_true_us(candidate, s) * np.exp(noise * rng.standard_normal()) for s in shapes]
@@ -47,8 +47,8 @@ def test_held_out_costs_are_predicted(models, candidate):
     shapes = _shapes(candidate, 100, seed=4)
     want = np.array([_true_us(candidate, s) for s in shapes])
     error = np.abs(models[candidate].task_us(shapes) / want - 1)
-    assert np.median(error) < 0.05
-    assert np.quantile(error, 0.9) < 0.2
+    assert np.median(error) < 0.04
+    assert np.quantile(error, 0.9) < 0.15
 
 
 def test_a_table_has_a_cost_for_each_point_and_never_falls_with_k():
@@ -63,7 +63,7 @@ def test_a_table_has_a_cost_for_each_point_and_never_falls_with_k():
 @pytest.mark.parametrize("layout", ["strided", "aliased", "unaligned"])
 def test_a_row_major_b_costs_what_was_measured(models, layout):
     ratio = np.array(models[OUTER].table(layout)) / np.array(models[OUTER].table("packed"))
-    assert np.median(ratio) == pytest.approx(LAYOUT_FACTOR[layout], rel=0.15)
+    assert np.median(ratio) == pytest.approx(LAYOUT_FACTOR[layout], rel=0.08)
 
 
 def test_layouts_are_those_that_a_kernel_can_meet(models):
