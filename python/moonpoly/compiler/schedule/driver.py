@@ -14,8 +14,9 @@ from tvm.tirx import PrimFunc
 from moonpoly.compiler.schedule.emitter import Emitter
 from moonpoly.compiler.schedule.expression import loads
 from moonpoly.compiler.schedule.phases import emit_phases
+from moonpoly.compiler.schedule.row_program import match_rows
 from moonpoly.compiler.schedule.rule_fallback import schedule_fallback
-from moonpoly.compiler.schedule.rule_rows import emit_rows, match_rows
+from moonpoly.compiler.schedule.rule_rows import emit_rows
 from moonpoly.compiler.schedule.rule_window import emit_window
 from moonpoly.compiler.schedule.stages import Program, read_program
 from moonpoly.compiler.schedule.window import match_window

@@ -1,41 +1,29 @@
 """Turn the scalar expressions of stages into vector code.
 
-One axis of the iteration space is spread over the lanes of a vector: its index is ``base + lane``,
-where ``lane`` is a variable that stands for 0…L-1. Index arithmetic stays symbolic in ``lane`` as
-long as it can, so that a load can be told from its offset: independent of ``lane`` (a scalar),
-consecutive in it (a vector), or strided and scattered (gathered). Producers are inlined where they
-are read, and every value is computed once in its scope.
+Producers are inlined where they are read, and every value is computed once in its scope.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import tvm
 from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad, Var
-from tvm.tirx import op
 
 from moonpoly.compiler.schedule import vector_math
-from moonpoly.compiler.schedule.block import BlockBuilder
 from moonpoly.compiler.schedule.expression import (
     children,
     constant_int,
     fingerprint,
     int32,
-    int64,
-    is_binary,
     is_integer,
     num_lanes,
     rebuild,
     scalar_dtype,
-    substitute,
-    uses,
-    vector_dtype,
 )
 from moonpoly.compiler.schedule.stages import Program, Stage
+from moonpoly.compiler.schedule.vector_builder import VectorBuilder
 from moonpoly.error import UnsupportedError
 
 _ROUNDING = ("tirx.nearbyint", "tirx.round")
@@ -53,65 +41,19 @@ class Frame:
 Reader = Callable[["Emitter", list[Expr]], Expr]
 
 
-class Emitter(BlockBuilder):
+class Emitter(VectorBuilder):
     """Emits the values of a program's stages, ``lanes`` at a time.
 
     Attributes
     ----------
-    lane
-        The variable that stands for the lane.
-    remaining
-        How many lanes are inside the tensor (int32); ``None`` if all are.
     resident
         Buffers whose elements are at hand: functions from indices to the value.
     """
 
     def __init__(self, program: Program, lanes: int) -> None:
-        super().__init__()
+        super().__init__(lanes)
         self.program = program
-        self.lanes = lanes
-        self.lane = Var("lane", "int64")
-        self.analyzer = tvm.sym.Analyzer()
-        self.remaining: Expr | None = None
         self.resident: dict[Var, Reader] = {}
-        self._guards: tuple[Expr, ...] = ()
-
-    # Scopes
-
-    @contextmanager
-    def tail(self, remaining: Expr) -> Iterator[None]:
-        """Let only the first ``remaining`` (int64) lanes touch memory."""
-        outer, outer_known = self.remaining, self.known
-        self.remaining = self.bind(tirx.Cast("int32", remaining), "remaining")
-        self.known = {}
-        try:
-            yield
-        finally:
-            self.remaining, self.known = outer, outer_known
-
-    @contextmanager
-    def unmasked(self) -> Iterator[None]:
-        """Let every lane touch memory: for scratch memory that is long enough."""
-        outer, outer_guards = self.remaining, self._guards
-        self.remaining, self._guards = None, ()
-        try:
-            yield
-        finally:
-            self.remaining, self._guards = outer, outer_guards
-
-    @contextmanager
-    def _guard(self, condition: Expr) -> Iterator[None]:
-        """Let memory be touched only where ``condition`` holds."""
-        outer, outer_known = self._guards, self.known
-        self._guards = (*outer, condition)
-        # What was computed outside holds inside, but not the other way round.
-        self.known = dict(outer_known)
-        try:
-            yield
-        finally:
-            self._guards, self.known = outer, outer_known
-
-    # Values
 
     def element(self, stage: Stage, indices: list[Expr]) -> Expr:
         """Return the value that ``stage`` stores at ``indices``; of a reduction, the term."""
@@ -139,7 +81,7 @@ class Emitter(BlockBuilder):
             operands = [self.value(operand, frame) for operand in children(expr)]
             return self._select(*operands)
         if isinstance(expr, Call) and expr.op.name.endswith("if_then_else"):
-            return self._guarded(expr, frame)
+            return self._conditional(expr, frame)
         if isinstance(expr, Call) and expr.op.name in _ROUNDING:
             return self._call(expr, [self._exact(operand, frame) for operand in children(expr)])
         operands = [self.value(operand, frame) for operand in children(expr)]
@@ -195,14 +137,14 @@ class Emitter(BlockBuilder):
             parts = [self.widen(part) for part in parts]
         return self.bind(tirx.Select(*parts))
 
-    def _guarded(self, expr: Call, frame: Frame) -> Expr:
+    def _conditional(self, expr: Call, frame: Frame) -> Expr:
         condition, then, otherwise = expr.args
         holds = self.value(condition, frame)
         if (fixed := constant_int(self.analyzer.simplify(holds))) is not None:
             return self.value(then if fixed else otherwise, frame)
-        with self._guard(holds):
+        with self.guarded(holds):
             value = self.value(then, frame)
-        with self._guard(tirx.Not(holds)):
+        with self.guarded(tirx.Not(holds)):
             other = self.value(otherwise, frame)
         return self._select(holds, value, other)
 
@@ -211,7 +153,7 @@ class Emitter(BlockBuilder):
         if any(self.varies(operand) for operand in operands):
             operands = [self.widen(operand) for operand in operands]
         if name == "isnan":
-            return _is_nan(operands[0])
+            return vector_math.is_nan(operands[0])
         if scalar_dtype(expr) == "float32":
             if name in vector_math.FUNCTIONS:
                 return vector_math.FUNCTIONS[name](self, self.bind(operands[0]))
@@ -229,60 +171,6 @@ class Emitter(BlockBuilder):
         ]
         return self.bind(self.pack(results))
 
-    # Lanes
-
-    def varies(self, expr: Expr) -> bool:
-        """Whether ``expr`` differs between lanes."""
-        return num_lanes(expr) > 1 or uses(expr, self.lane)
-
-    def widen(self, expr: Expr) -> Expr:
-        """Return ``expr`` as a vector of all lanes."""
-        if num_lanes(expr) > 1:
-            return expr
-        if not uses(expr, self.lane):
-            return tirx.Broadcast(expr, self.lanes)
-        if isinstance(expr, (tirx.And, tirx.Or, tirx.Not)):
-            return rebuild(expr, [self.widen(operand) for operand in children(expr)])
-        if scalar_dtype(expr) == "bool" and is_binary(expr):
-            linear = self.linear(expr.a - expr.b)
-            if linear is not None and constant_int(linear[0]) is not None:
-                # Comparing 32-bit lanes takes one instruction, 64-bit lanes two and more.
-                ramp = tirx.Ramp(int32(0), int32(int(linear[0].value)), self.lanes)
-                limit = tirx.Cast("int32", self.analyzer.simplify(int64(0) - linear[1]))
-                return type(expr)(ramp, tirx.Broadcast(limit, self.lanes))
-        if is_integer(expr) and (linear := self.linear(expr)) is not None:
-            coefficient, base = linear
-            return tirx.Ramp(base, coefficient, self.lanes)
-        return rebuild(expr, [self.widen(operand) for operand in children(expr)])
-
-    def pack(self, scalars: list[Expr]) -> Expr:
-        """Return a vector of the given scalars."""
-        return tirx.Shuffle(scalars, [int32(lane) for lane in range(len(scalars))])
-
-    def mask(self) -> Expr | None:
-        """Return which lanes may touch memory; ``None`` if all may."""
-        masks = []
-        if self.remaining is not None:
-            ramp = tirx.Ramp(int32(0), int32(1), self.lanes)
-            masks.append(ramp < tirx.Broadcast(self.remaining, self.lanes))
-        masks.extend(self.widen(guard) for guard in self._guards)
-        if not masks:
-            return None
-        result = masks[0]
-        for mask in masks[1:]:
-            result = tirx.And(result, mask)
-        return result
-
-    def linear(self, expr: Expr) -> tuple[Expr, Expr] | None:
-        """Split an integer into (coefficient of ``lane``, rest); ``None`` if it isn't linear."""
-        parts = tvm.sym.detect_linear_equation(self.analyzer.simplify(expr), [self.lane])
-        if not parts:
-            return None
-        coefficient, base = parts
-        return None if uses(base, self.lane) else (coefficient, base)
-
-    # Memory
-
     def _load(self, buffer: Var, indices: list[Expr]) -> Expr:
         if buffer in self.resident:
             return self.resident[buffer](self, indices)
@@ -293,115 +181,6 @@ class Emitter(BlockBuilder):
             return self.element(producer, indices)
         return self.load(buffer, self.offset(buffer, indices))
 
-    def offset(self, buffer: Var, indices: list[Expr]) -> Expr:
-        """Return the position of an element in its compact buffer; a vector if an index is one."""
-        if len(buffer.ty.strides):
-            raise UnsupportedError(f"expected {buffer.name} to be compact, got strides")
-        indices = [tirx.Cast("int64", i) if scalar_dtype(i) != "int64" else i for i in indices]
-        if any(num_lanes(index) > 1 for index in indices):
-            indices = [self.widen(index) for index in indices]
-        lanes = max((num_lanes(index) for index in indices), default=1)
-        position: Expr | None = None
-        for index, extent in zip(indices, buffer.ty.shape, strict=True):
-            if position is None:
-                position = index
-            else:
-                step = extent if lanes == 1 else tirx.Broadcast(extent, lanes)
-                position = position * step + index
-        if position is None:
-            return int64(0)
-        return self.bind(position, "offset") if lanes > 1 else self.analyzer.simplify(position)
-
-    def load(self, buffer: Var, offset: Expr) -> Expr:
-        """Return the element at ``offset``, or the vector of elements if it varies by lane."""
-        dtype = str(buffer.ty.dtype)
-        if num_lanes(offset) > 1:
-            if (mask := self.mask()) is not None:
-                zero = tirx.Broadcast(int64(0), self.lanes)
-                offset = self.bind(tirx.Select(mask, offset, zero), "offset")
-            return self._gather(buffer, [tirx.Shuffle([offset], [int32(lane)])
-                                         for lane in range(self.lanes)])  # fmt: skip
-        linear = self.linear(offset)
-        if linear is None:
-            return self._gather(buffer, self._lane_offsets(offset))
-        stride, base = constant_int(linear[0]), linear[1]
-        if stride == 0:
-            return self._scalar_load(buffer, base)
-        if stride == 1:
-            index = tirx.Ramp(base, int64(1), self.lanes)
-            mask = self.mask()
-            if mask is None:
-                return self.bind(tirx.BufferLoad(buffer, at(buffer, index)), buffer.name)
-            vector = vector_dtype(dtype, self.lanes)
-            return self.bind(op.masked_load(vector, buffer, *at(buffer, index), mask), buffer.name)
-        if stride == 2 and self.mask() is None:
-            return self._load_every_second(buffer, base)
-        return self._gather(buffer, self._lane_offsets(offset))
-
-    def _scalar_load(self, buffer: Var, offset: Expr) -> Expr:
-        value = tirx.BufferLoad(buffer, at(buffer, offset))
-        uniform = [guard for guard in self._guards if not self.varies(guard)]
-        if uniform:
-            value = op.if_then_else(op.all(*uniform), value, tirx.const(0, value.ty.dtype))
-        return self.bind(value, buffer.name)
-
-    def _load_every_second(self, buffer: Var, base: Expr) -> Expr:
-        # The second vector starts at an odd place, so that nothing past the last lane is read.
-        lanes = self.lanes
-        halves = [
-            self.bind(tirx.BufferLoad(buffer, at(buffer, tirx.Ramp(start, int64(1), lanes))))
-            for start in (base, base + int64(lanes - 1))
-        ]
-        picks = [*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)]
-        return self.bind(tirx.Shuffle(halves, [int32(pick) for pick in picks]), buffer.name)
-
-    def _lane_offsets(self, offset: Expr) -> list[Expr]:
-        offsets = []
-        for lane in range(self.lanes):
-            index = int64(lane)
-            if self.remaining is not None and lane > 0:
-                # Past the end, lanes read the last element again.
-                index = op.min(index, tirx.Cast("int64", self.remaining) - int64(1))
-            offsets.append(self.analyzer.simplify(substitute(offset, {self.lane: index})))
-        return offsets
-
-    def _gather(self, buffer: Var, offsets: list[Expr]) -> Expr:
-        scalars = []
-        zero = tirx.const(0, str(buffer.ty.dtype))
-        for lane, offset in enumerate(offsets):
-            value = tirx.BufferLoad(buffer, at(buffer, offset))
-            guards = []
-            for guard in self._guards:
-                if num_lanes(guard) > 1:
-                    guards.append(tirx.Shuffle([guard], [int32(lane)]))
-                else:
-                    guards.append(substitute(guard, {self.lane: int64(lane)}))
-            scalars.append(op.if_then_else(op.all(*guards), value, zero) if guards else value)
-        return self.bind(self.pack(scalars), buffer.name)
-
-    def store(self, buffer: Var, offset: Expr, value: Expr) -> None:
-        """Write a scalar at ``offset``, or the lanes of a vector from there on."""
-        if not uses(offset, self.lane):
-            self.add(tirx.BufferStore(buffer, value, at(buffer, offset)))
-            return
-        linear = self.linear(offset)
-        if linear is None or constant_int(linear[0]) != 1:
-            raise UnsupportedError(f"expected consecutive elements of {buffer.name} to be written")
-        index = at(buffer, tirx.Ramp(linear[1], int64(1), self.lanes))
-        vector = self.widen(value)
-        mask = self.mask()
-        if mask is None:
-            self.add(tirx.BufferStore(buffer, vector, index))
-        else:
-            self.add(tirx.Evaluate(op.masked_store(buffer, vector, *index, mask)))
-
-
-def at(buffer: Var, offset: Expr) -> list[Expr]:
-    """Return indices that address ``offset`` in a compact buffer."""
-    # Flattening adds up index times stride, so the last index may run past its extent.
-    rank = len(buffer.ty.shape)
-    return [int64(0)] * (rank - 1) + [offset] if rank else []
-
 
 def _truth_value(expr: Expr, operands: list[Expr]) -> Expr | None:
     """Return the condition behind ``0 < cast(condition)``, which is how ONNX's Where arrives."""
@@ -410,26 +189,3 @@ def _truth_value(expr: Expr, operands: list[Expr]) -> Expr | None:
         if isinstance(cast, tirx.Cast) and scalar_dtype(cast.value) == "bool":
             return cast.value
     return None
-
-
-# Bits of an infinity without its sign, and the integer type of the same size.
-_INFINITY_BITS = {
-    "float16": (0x7C00, "int16"),
-    "bfloat16": (0x7F80, "int16"),
-    "float32": (0x7F800000, "int32"),
-    "float64": (0x7FF0000000000000, "int64"),
-}
-
-
-def _is_nan(value: Expr) -> Expr:
-    """Return whether ``value`` is a NaN; by its bits, since TVM takes x != x for false."""
-    infinity, dtype = _INFINITY_BITS[scalar_dtype(value)]
-    lanes = num_lanes(value)
-
-    def constant(number: int) -> Expr:
-        scalar = tirx.IntImm(dtype, number)
-        return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
-
-    magnitude = (1 << (int(dtype[3:]) - 1)) - 1
-    bits = op.reinterpret(vector_dtype(dtype, lanes), value)
-    return tirx.GT(op.bitwise_and(bits, constant(magnitude)), constant(infinity))

@@ -14,12 +14,13 @@ from tvm import tirx
 from tvm.ir import Call, Expr, TensorLoad, Var
 from tvm.tirx import ForKind, op
 
-from moonpoly.compiler.schedule.emitter import Emitter, at
+from moonpoly.compiler.schedule.emitter import Emitter
 from moonpoly.compiler.schedule.expression import constant_int, int64, loads, substitute
 from moonpoly.compiler.schedule.partition import OPERATION_PS, share
 from moonpoly.compiler.schedule.rule_reduce import combine, reduce_term
 from moonpoly.compiler.schedule.rule_transpose import transpose
 from moonpoly.compiler.schedule.stages import Axis
+from moonpoly.compiler.schedule.vector_builder import at
 from moonpoly.compiler.schedule.window import WindowProgram
 from moonpoly.error import UnsupportedError
 

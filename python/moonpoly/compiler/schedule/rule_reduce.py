@@ -8,7 +8,7 @@ from tvm import tirx
 from tvm.ir import Expr, Var
 from tvm.tirx import op
 
-from moonpoly.compiler.schedule.emitter import Emitter, Frame, at
+from moonpoly.compiler.schedule.emitter import Emitter, Frame
 from moonpoly.compiler.schedule.expression import (
     constant_int,
     fingerprint,
@@ -19,6 +19,7 @@ from moonpoly.compiler.schedule.expression import (
 from moonpoly.compiler.schedule.footprint import footprint, merge_axes
 from moonpoly.compiler.schedule.partition import OPERATION_PS, ROW_PS, share, vectors
 from moonpoly.compiler.schedule.stages import COMBINERS, Axis, Stage
+from moonpoly.compiler.schedule.vector_builder import at
 
 # Vectors that are accumulated side by side: hides the latency of one addition.
 NUM_ACCUMULATORS = 4

@@ -11,7 +11,7 @@ from tvm import tirx
 from tvm.ir import Expr, Var
 from tvm.tirx import ForKind, op
 
-from moonpoly.compiler.schedule.emitter import Emitter, at
+from moonpoly.compiler.schedule.emitter import Emitter
 from moonpoly.compiler.schedule.expression import (
     constant_int,
     int64,
@@ -20,6 +20,7 @@ from moonpoly.compiler.schedule.expression import (
 from moonpoly.compiler.schedule.partition import OPERATION_PS, share, vectors
 from moonpoly.compiler.schedule.rule_channels import emit_channels, match_channels
 from moonpoly.compiler.schedule.rule_reduce import combine, reduce_term
+from moonpoly.compiler.schedule.vector_builder import at
 from moonpoly.compiler.schedule.window import WindowProgram
 from moonpoly.error import UnsupportedError
 

@@ -15,7 +15,7 @@ from tvm import tirx
 from tvm.ir import Expr
 from tvm.tirx import op
 
-from moonpoly.compiler.schedule.expression import num_lanes, vector_dtype
+from moonpoly.compiler.schedule.expression import num_lanes, scalar_dtype, vector_dtype
 
 
 class Binder(Protocol):
@@ -53,6 +53,15 @@ _LOG = (0.33333331198507515, -0.25000837994532565, 0.20001292537540272, -0.16622
         0.1419969865587404, -0.1316420156454142, 0.12779100778711952,
         -0.07646046022862425)  # fmt: skip
 _SMALLEST_NORMAL = 1.1754943508222875e-38
+
+
+# Bits of an infinity without its sign, and the integer type of the same size.
+_INFINITY_BITS = {
+    "float16": (0x7C00, "int16"),
+    "bfloat16": (0x7F80, "int16"),
+    "float32": (0x7F800000, "int32"),
+    "float64": (0x7FF0000000000000, "int64"),
+}
 
 
 def constant(value: float, like: Expr) -> Expr:
@@ -183,6 +192,20 @@ def power(binder: Binder, x: Expr, exponent: float) -> Expr | None:
     if exponent == -1.0:
         return constant(1.0, x) / x
     return None
+
+
+def is_nan(value: Expr) -> Expr:
+    """Return whether ``value`` is a NaN; by its bits, since TVM takes x != x for false."""
+    infinity, dtype = _INFINITY_BITS[scalar_dtype(value)]
+    lanes = num_lanes(value)
+
+    def constant(number: int) -> Expr:
+        scalar = tirx.IntImm(dtype, number)
+        return scalar if lanes == 1 else tirx.Broadcast(scalar, lanes)
+
+    magnitude = (1 << (int(dtype[3:]) - 1)) - 1
+    bits = op.reinterpret(vector_dtype(dtype, lanes), value)
+    return tirx.GT(op.bitwise_and(bits, constant(magnitude)), constant(infinity))
 
 
 FUNCTIONS: dict[str, Callable[[Binder, Expr], Expr]] = {
