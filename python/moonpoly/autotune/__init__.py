@@ -11,7 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from moonpoly.autotune.artifact import Artifact, load_artifact, read_artifact
+from moonpoly.autotune.artifact import Artifact, read_artifact
+from moonpoly.autotune.artifact_cache import load_artifact
 
 if TYPE_CHECKING:
     from moonpoly.autotune.calibrate import calibrate

@@ -1,17 +1,14 @@
-"""An artifact on disk: found or built, checked, never trusted."""
+"""An artifact on disk: checked, never trusted."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from moonpoly.autotune.sources import current_sources, versions
+from moonpoly.autotune.sources import versions
 from moonpoly.config import cache_dir
 from moonpoly.error import ArtifactError, StorageError
 from moonpoly.target import Target
@@ -68,42 +65,6 @@ class Artifact:
         return self.path / OBJECT
 
 
-def load_artifact(target: Target, workload: Workload) -> Artifact:
-    """Return the artifact of a target and workload, built from its records if need be.
-
-    It is kept in the user's cache and built again when what it is made of has changed: another
-    tuning, a calibration. Two processes that need it at once build it once.
-
-    Parameters
-    ----------
-    target
-        The machine to have kernels for; it need not be this one.
-    workload
-        Operator and dtype.
-
-    Raises
-    ------
-    ArtifactError
-        If there are no records for the target, or the one in the cache is damaged.
-    StorageError
-        If the cache can't be written.
-    """
-    path = artifact_dir(target, workload)
-    digest = current_sources(target, workload).digest()
-    artifact = _cached(path, digest)
-    if artifact is None:
-        with _locked(path):
-            # Another process may have built it while this one waited.
-            artifact = _cached(path, digest)
-            if artifact is None:
-                from moonpoly.autotune.export import export
-
-                artifact = export(target, workload)
-    # The manifest is for the machine class; how many units plans are made for is this process's.
-    manifest = {**artifact.manifest, "target": target.to_dict()}
-    return Artifact(artifact.path, manifest)
-
-
 def read_artifact(path: Path) -> Artifact:
     """Read the artifact in a folder.
 
@@ -115,7 +76,7 @@ def read_artifact(path: Path) -> Artifact:
     StorageError
         If a file can't be read.
     """
-    manifest = _read_manifest(path)
+    manifest = read_manifest(path)
     mend = mend_command(manifest)
     for key, expected in versions().items():
         if manifest.get(key) != expected:
@@ -157,16 +118,16 @@ def mend_command(manifest: dict[str, Any]) -> str:
     return f"moonpoly export --target {name} --op {op} --dtype {dtype}"
 
 
-def _cached(path: Path, digest: str) -> Artifact | None:
-    """Return the artifact in the cache, or None if there is none made of the same inputs."""
-    if not path.exists():
-        return None
-    if _read_manifest(path).get("digest") != digest:
-        return None
-    return read_artifact(path)
+def read_manifest(path: Path) -> dict[str, Any]:
+    """Return the manifest of an artifact's folder, of this schema but otherwise unchecked.
 
-
-def _read_manifest(path: Path) -> dict[str, Any]:
+    Raises
+    ------
+    ArtifactError
+        If there is none, or it can't be understood.
+    StorageError
+        If it can't be read.
+    """
     file = path / MANIFEST
     try:
         manifest = json.loads(file.read_text(encoding="utf-8"))
@@ -197,19 +158,3 @@ def _digest(path: Path) -> str:
         return "missing"
     except OSError as err:
         raise StorageError(f"can't read {path}: {err.strerror}; mend its rights") from err
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Hold the lock of an artifact folder against other processes."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        stream = (path.parent / f".{path.name}.lock").open("w")
-    except OSError as err:
-        raise StorageError(
-            f"can't write the cache {path.parent}: {err.strerror}; set MOONPOLY_CACHE_DIR to a "
-            f"folder that can be written"
-        ) from err
-    with stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
