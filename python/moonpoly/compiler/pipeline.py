@@ -21,6 +21,7 @@ from moonpoly.compiler.passes.fold_constant import FoldConstant
 from moonpoly.compiler.passes.fuse_epilogue import FuseEpilogue
 from moonpoly.compiler.passes.join_permutes import JoinPermutes
 from moonpoly.compiler.passes.lower_control_flow import LowerControlFlow
+from moonpoly.compiler.passes.name_dims import NameDims
 from moonpoly.compiler.passes.order_dims import OrderDims
 from moonpoly.compiler.passes.report_rest import ReportRest
 from moonpoly.compiler.passes.reuse_addend import ReuseAddend
@@ -102,6 +103,7 @@ def lowering_phases(target: tvm.target.Target, table: SiteTable) -> list[Phase]:
                 OrderDims(),
                 t.RewriteDataflowReshape(),
                 t.DeadCodeElimination(),
+                NameDims(),
             ],
         ),
         Phase("6_schedule", [lambda mod: schedule_cpu(mod, target)]),
