@@ -21,6 +21,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig, deepest_ring
+from moonpoly.tir_templates.wgmma.items import DTYPE
+from moonpoly.workload import OUTPUTS
 
 from .space import Facts, SearchSpace, Tile
 
@@ -60,7 +62,8 @@ def schedule_tile(sch: Schedule, family: str) -> None:
     """Sample the decisions of a tile program and leave them at the block."""
     block = sch.get_sblock("multiply")
     um, un, _ = (int(sch.get(loop).extent) for loop in sch.get_loops(block))
-    left = list(configs(Tile(family, um, un)))
+    dtype = str(sch.get(block).annotations[DTYPE])
+    left = list(configs(Tile(family, um, un), dtype))
     for field in DECISIONS:
         values = sorted({int(getattr(config, field)) for config in left})
         sampled = sch.sample_categorical(values, [1.0 / len(values)] * len(values))
@@ -70,17 +73,17 @@ def schedule_tile(sch: Schedule, family: str) -> None:
 
 
 @cache
-def configs(tile: Tile) -> tuple[WgmmaConfig, ...]:
+def configs(tile: Tile, dtype: str = "float16") -> tuple[WgmmaConfig, ...]:
     """Return every program of a tile that can be built and is worth measuring."""
     found = []
     for swapped in (False, True):
         rows, columns = (tile.un, tile.um) if swapped else (tile.um, tile.un)
         if columns in _COLUMNS[tile.family].get(rows, ()):
-            found += list(_oriented(tile, swapped, rows))
+            found += list(_oriented(tile, dtype, swapped, rows))
     return tuple(found)
 
 
-def _oriented(tile: Tile, swapped: bool, rows: int) -> Iterator[WgmmaConfig]:
+def _oriented(tile: Tile, dtype: str, swapped: bool, rows: int) -> Iterator[WgmmaConfig]:
     whole = tile.family == "whole"
     base = WgmmaConfig(
         tile.um,
@@ -90,6 +93,8 @@ def _oriented(tile: Tile, swapped: bool, rows: int) -> Iterator[WgmmaConfig]:
         swapped=swapped,
         split=not whole,
         loads={"whole": "tma", "split": "tma"}.get(tile.family, tile.family),
+        dtype=dtype,
+        out_dtype=OUTPUTS[dtype][0],
     )
     shared = tile.um * tile.un >= _MIN_SHARED_ITEMS
     clusters = ((1, 1), (2, 1), (1, 2)) if whole and shared else ((1, 1),)

@@ -40,7 +40,7 @@ def test_every_public_name_is_documented(name):
     [
         ("compile", ["model", "target", "dim_hints", "dims"]),
         ("load", ["path"]),
-        ("matmul", ["a", "b", "out", "target", "overlap"]),
+        ("matmul", ["a", "b", "out", "target", "overlap", "allow_tf32"]),
         ("plan", ["m", "n", "k", "b", "dtype", "target", "threads"]),
     ],
 )

@@ -6,6 +6,7 @@ import pytest
 
 from moonpoly import Target, Workload, target
 from moonpoly.error import TargetError, UnsupportedError
+from moonpoly.workload import OUTPUTS
 
 
 @pytest.fixture
@@ -65,7 +66,20 @@ def test_a_gpu_is_never_the_host_and_names_what_it_needs(monkeypatch):
 
 def test_targets_and_workloads_are_keys():
     assert len({Target.parse("x86-avx2"), Target.parse("x86-avx2")}) == 1
-    assert Workload.parse(Workload("gemm", "float32").key) == Workload("gemm", "float32")
+    for dtype, outputs in OUTPUTS.items():
+        for out_dtype in outputs:
+            workload = Workload("gemm", dtype, out_dtype)
+            assert Workload.parse(workload.key) == workload
+    assert Workload("gemm", "float32").key == "gemm_float32"
+    assert Workload("gemm", "int8").out_dtype == "int32"
+    assert Workload("gemm", "float16", "float32").key == "gemm_float16_to_float32"
+
+
+def test_workloads_that_run_alike_come_nearest_first():
+    wide = Workload("gemm", "bfloat16", "float32")
+    assert [w.key for w in wide.likes] == ["gemm_bfloat16", "gemm_float16"]
+    assert Workload("gemm", "bfloat16").likes == (Workload("gemm", "float16"),)
+    assert Workload("gemm", "int8").likes == Workload("gemm", "float16").likes == ()
 
 
 def test_an_unknown_workload_is_refused():
@@ -73,3 +87,5 @@ def test_an_unknown_workload_is_refused():
         Workload(op="sort")
     with pytest.raises(UnsupportedError, match="known: float32"):
         Workload(dtype="float7")
+    with pytest.raises(UnsupportedError, match="int8 is int32, not float32"):
+        Workload("gemm", "int8", "float32")

@@ -9,25 +9,31 @@ from __future__ import annotations
 import tvm
 from tvm.script import tirx as T
 
-from .wgmma.config import STEP
+from .wgmma.config import ROW_BYTES
+from .wgmma.items import DTYPE, ITEMS
 
 
 def gemm_tile(um: int, un: int, lanes: int, dtype: str) -> tvm.tirx.PrimFunc:
-    """Return C (um, un) += A (um, 64) times B (un, 64) transposed, one block called "multiply".
+    """Return C (um, un) += A (um, step) times B (un, step) transposed, one block, "multiply".
 
-    ``lanes`` is not used: a tensor core has none.
+    A step is 128 bytes. ``lanes`` is not used: a tensor core has none.
     """
+    item = ITEMS[dtype]
+    step, stored = ROW_BYTES // item.bytes, "float32" if dtype == "tf32" else dtype
+    sums = "int32" if item.sums == "uint32" else "float32"
+    zero = tvm.tirx.const(0, sums)
 
     @T.prim_func(s_tir=True)
     def main(a: T.handle, b: T.handle, c: T.handle):
-        A = T.match_buffer(a, (um, STEP), dtype)
-        B = T.match_buffer(b, (un, STEP), dtype)
-        C = T.match_buffer(c, (um, un), "float32")
-        for i, j, k in T.grid(um, un, STEP):
+        A = T.match_buffer(a, (um, step), stored)
+        B = T.match_buffer(b, (un, step), stored)
+        C = T.match_buffer(c, (um, un), sums)
+        for i, j, k in T.grid(um, un, step):
             with T.sblock("multiply"):
                 vi, vj, vk = T.axis.remap("SSR", [i, j, k])
+                T.sblock_attr({DTYPE: dtype})
                 with T.init():
-                    C[vi, vj] = T.float32(0)
-                C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], "float32") * T.cast(B[vj, vk], "float32")
+                    C[vi, vj] = zero
+                C[vi, vj] = C[vi, vj] + T.cast(A[vi, vk], sums) * T.cast(B[vj, vk], sums)
 
     return main

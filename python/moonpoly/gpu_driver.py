@@ -19,7 +19,8 @@ _ATTRIBUTE_MAJOR, _ATTRIBUTE_MINOR, _ATTRIBUTE_NUM_SMS, _ATTRIBUTE_L2_BYTES = 75
 _DYNAMIC_SHARED_BYTES = 8
 _LAUNCH_CLUSTER, _LAUNCH_OVERLAP = 4, 6
 _CAPTURE_RELAXED = 2
-_TYPE_OF_ITEM = {"float16": 6, "bfloat16": 9}
+# Bytes are copied as they are; float32 is rounded to what tensor cores read of it.
+_TYPE_OF_ITEM = {"float16": 6, "bfloat16": 9, "tf32": 11, "float8_e4m3fn": 0, "int8": 0}
 _SWIZZLE_128, _PROMOTE_128 = 3, 2
 
 

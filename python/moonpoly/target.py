@@ -129,7 +129,9 @@ _TARGETS = (
         kind="cuda",
         arch="sm_90a",
         features=("sm_90",),
-        vector_lanes=MappingProxyType({"float16": 8, "bfloat16": 8}),
+        vector_lanes=MappingProxyType(
+            {"float16": 8, "bfloat16": 8, "tf32": 4, "float8_e4m3fn": 16, "int8": 16}
+        ),
         num_pes=132,
     ),
 )

@@ -201,12 +201,11 @@ GpuManifest GpuManifest::Parse(const tvm::ffi::String& text) {
   GpuManifest out;
   out.target = json.GetObject("target").GetString("name");
   out.dtype = json.GetString("dtype");
-  if (json.GetString("op") != "gemm" || (out.dtype != "float16" && out.dtype != "bfloat16")) {
-    TVM_FFI_THROW(ValueError) << "the manifest is for " << json.GetString("op") << "/" << out.dtype
-                              << ", expected gemm/float16 or gemm/bfloat16";
+  if (json.GetString("op") != "gemm") {
+    TVM_FFI_THROW(ValueError) << "the manifest is for " << json.GetString("op")
+                              << ", expected gemm";
   }
-  const uint8_t code = static_cast<uint8_t>(out.dtype == "float16" ? kDLFloat : kDLBfloat);
-  out.item = {code, 16, 1};
+  out.types = ParseGpuTypes(out.dtype, json.Has("out_dtype") ? json.GetString("out_dtype") : "");
   const JsonReader grid = json.GetObject("grid");
   out.grid = GpuCostGrid(grid.GetInts("k"), grid.GetFloats("load"));
   const JsonReader machine = json.GetObject("machine");

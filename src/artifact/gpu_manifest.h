@@ -5,7 +5,6 @@
 #ifndef MOONPOLY_ARTIFACT_GPU_MANIFEST_H_
 #define MOONPOLY_ARTIFACT_GPU_MANIFEST_H_
 
-#include <dlpack/dlpack.h>
 #include <tvm/ffi/string.h>
 
 #include <array>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "artifact/gpu_cost_table.h"
+#include "artifact/gpu_types.h"
 #include "artifact/json_reader.h"
 
 namespace moonpoly {
@@ -127,8 +127,7 @@ struct GpuMachine {
 struct GpuManifest {
   std::string target;
   std::string dtype;
-  /*! \brief The same as tensors carry it. */
-  DLDataType item;
+  GpuTypes types;
   GpuCostGrid grid;
   GpuMachine machine;
   std::vector<GpuKernelSpec> kernels;

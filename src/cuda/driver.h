@@ -53,7 +53,7 @@ struct LaunchConfig {
   unsigned num_attributes;
 };
 
-enum TensorMapType : int { kMapFloat16 = 6, kMapBfloat16 = 9 };
+enum TensorMapType : int { kMapUint8 = 0, kMapFloat16 = 6, kMapBfloat16 = 9, kMapTfloat32 = 11 };
 enum DeviceAttribute : int { kMultiprocessors = 16 };
 enum FunctionAttribute : int { kMaxDynamicSharedBytes = 8 };
 enum CaptureMode : int { kCaptureThreadLocal = 1 };

@@ -99,7 +99,8 @@ ffi::Tensor BenchSelect(const GpuKernelSet& ks, const ffi::Shape& flat, const ff
   }
   std::vector<double> us;
   for (size_t i = 0; i < flat.size(); i += 3) {
-    const GpuLoads access = flat[i + 2] % 8 == 0 ? GpuLoads::kTma : GpuLoads::kStrided;
+    const bool aligned = flat[i + 2] % ks->manifest().types.aligned_items() == 0;
+    const GpuLoads access = aligned ? GpuLoads::kTma : GpuLoads::kStrided;
     const GpuProblem problem{flat[i], flat[i + 1], flat[i + 2], ParseGpuLayout(layout),
                              access,  true};
     us.push_back(SelectionUs(cached, [&] {

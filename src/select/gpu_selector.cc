@@ -18,9 +18,6 @@ namespace moonpoly {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kItemBytes = 2.0f;
-// Elements of k that kernels take at a time.
-constexpr int64_t kStep = 64;
 // What a kernel gains by being faster than the memory: it breaks ties.
 constexpr float kWaiting = 0.05f;
 constexpr int32_t kMaxCluster = 8, kMaxSlices = 64;
@@ -34,7 +31,8 @@ class GpuSearch {
         problem_(problem),
         model_(model),
         all_(all),
-        steps_((problem.k + kStep - 1) / kStep),
+        step_(ks.manifest().types.step()),
+        steps_((problem.k + step_ - 1) / step_),
         depth_(Locate(1)),
         least_us_(machine_.launch_us + StreamUs(problem.m, problem.n)) {}
 
@@ -76,7 +74,7 @@ class GpuSearch {
 
   GpuCostGrid::Depth Locate(int32_t parts) const {
     const int64_t steps = (steps_ + parts - 1) / parts;
-    return ks_.manifest().grid.LocateK(static_cast<float>(steps * kStep));
+    return ks_.manifest().grid.LocateK(static_cast<float>(steps * step_));
   }
 
   float RegionUs(const GpuKernelSpec& kernel, const GpuTiling& tiling, int64_t rows, int64_t cols,
@@ -108,7 +106,9 @@ class GpuSearch {
   float StreamUs(int64_t rows, int64_t cols) const {
     const float m = static_cast<float>(rows), n = static_cast<float>(cols);
     const float k = static_cast<float>(problem_.k);
-    const float bytes = kItemBytes * (m * k + k * n + m * n);
+    const GpuTypes& types = ks_.manifest().types;
+    const float bytes = static_cast<float>(types.item_bytes()) * (m * k + k * n) +
+                        static_cast<float>(types.output_bytes()) * m * n;
     const float beyond = std::max(0.0f, bytes - machine_.l2_bytes);
     return 1e-3f * std::max(bytes / machine_.l2_gbs, beyond / machine_.dram_gbs);
   }
@@ -237,6 +237,8 @@ class GpuSearch {
   const GpuProblem& problem_;
   const CostModel model_;
   std::vector<GpuPlan>* all_;
+  /*! \brief Elements of k that kernels take at a time. */
+  const int64_t step_;
   /*! \brief Steps of the reduction, and where all of them lie on the k axis. */
   const int64_t steps_;
   const GpuCostGrid::Depth depth_;

@@ -1,8 +1,8 @@
 // A CUDA driver without a GPU: device memory is the host's, and a launch computes what the blocks
 // of a tiled matrix product would, one by one. It checks what a real driver checks of tensor maps.
 //
-// An image is text: "um un box_x box_y swapped cluster_p cluster_q split". The kernels and what
-// they take: "tma" (x_map, y_map),
+// An image is text: "um un box_x box_y swapped cluster_p cluster_q split dtype out_dtype". The
+// kernels and what they take: "tma" (x_map, y_map),
 // "strided" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k); then all of them (c, m, n, k, ldc,
 // vector_c, grid), and those with "split" (workspace, counters, cluster, slices).
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace {
@@ -20,12 +21,7 @@ struct Map {
   void* address;
   uint64_t inner, outer, stride_bytes;
   uint32_t box_inner, box_outer;
-};
-
-struct Kernel {
-  std::string symbol;
-  int um, un, box_x, box_y, swapped, cluster_p, cluster_q, split;
-  int shared_bytes = 0;
+  int type;
 };
 
 struct Attribute {
@@ -40,10 +36,21 @@ struct Config {
   unsigned num_attributes;
 };
 
-std::vector<Kernel*> modules;
 std::string log_text;
 bool capturing = false;
 int num_maps = 0;
+
+float OfBits(uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, 4);
+  return value;
+}
+
+uint32_t BitsOf(float value) {
+  uint32_t bits;
+  std::memcpy(&bits, &value, 4);
+  return bits;
+}
 
 float FromHalf(uint16_t half) {
   const uint32_t sign = (half & 0x8000u) << 16, exponent = half >> 10 & 31, mantissa = half & 1023;
@@ -51,16 +58,12 @@ float FromHalf(uint16_t half) {
     const float value = static_cast<float>(mantissa) / 16777216.0f;
     return sign != 0 ? -value : value;
   }
-  const uint32_t bits = sign | (exponent + 112) << 23 | mantissa << 13;
-  float value;
-  std::memcpy(&value, &bits, 4);
-  return value;
+  return OfBits(sign | (exponent + 112) << 23 | mantissa << 13);
 }
 
 // Round to nearest even; values of the tests stay within half's range.
 uint16_t ToHalf(float value) {
-  uint32_t bits;
-  std::memcpy(&bits, &value, 4);
+  const uint32_t bits = BitsOf(value);
   const uint16_t sign = static_cast<uint16_t>(bits >> 16 & 0x8000u);
   const float magnitude = value < 0 ? -value : value;
   if (magnitude < 6.103515625e-5f) {
@@ -74,30 +77,99 @@ uint16_t ToHalf(float value) {
   return static_cast<uint16_t>(sign | ((rounded >> 13) - (112u << 10)));
 }
 
-float Load(const Map& map, int64_t outer, int64_t inner) {
+uint16_t ToBfloat(float value) {
+  const uint32_t bits = BitsOf(value);
+  return static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+
+float FromE4m3(uint8_t byte) {
+  const int exponent = byte >> 3 & 15;
+  const float mantissa = static_cast<float>((byte & 7) + (exponent > 0 ? 8 : 0));
+  const float value =
+      mantissa * OfBits(static_cast<uint32_t>((exponent > 0 ? exponent : 1) + 117) << 23);
+  return (byte & 0x80) != 0 ? -value : value;
+}
+
+/*! An element type: its bytes, and the number that tensor maps give it. */
+struct Type {
+  const char* name;
+  int bytes, map;
+};
+
+constexpr Type kTypes[] = {{"float16", 2, 6},       {"bfloat16", 2, 9}, {"tf32", 4, 11},
+                           {"float8_e4m3fn", 1, 0}, {"int8", 1, 0},     {"float32", 4, 7},
+                           {"int32", 4, 3}};
+
+const Type* FindType(const std::string& name) {
+  for (const Type& each : kTypes) {
+    if (name == each.name) return &each;
+  }
+  return nullptr;
+}
+
+// Every value of every type is a double.
+double Get(const Type& type, const void* base, int64_t index) {
+  const std::string name = type.name;
+  const char* at = static_cast<const char*>(base) + index * type.bytes;
+  uint32_t bits = 0;
+  std::memcpy(&bits, at, type.bytes);
+  if (name == "float16") return FromHalf(static_cast<uint16_t>(bits));
+  if (name == "bfloat16") return OfBits(bits << 16);
+  if (name == "tf32") return OfBits((bits + 0x1000u) & 0xffffe000u);
+  if (name == "float8_e4m3fn") return FromE4m3(static_cast<uint8_t>(bits));
+  if (name == "int8") return static_cast<int8_t>(bits);
+  if (name == "int32") return static_cast<int32_t>(bits);
+  return OfBits(bits);
+}
+
+void Put(const Type& type, void* base, int64_t index, double value) {
+  const std::string name = type.name;
+  const float rounded = static_cast<float>(value);
+  uint32_t bits = BitsOf(rounded);
+  if (name == "float16") bits = ToHalf(rounded);
+  if (name == "bfloat16") bits = ToBfloat(rounded);
+  if (name == "int32") bits = static_cast<uint32_t>(static_cast<int64_t>(value));
+  std::memcpy(static_cast<char*>(base) + index * type.bytes, &bits, type.bytes);
+}
+
+struct Kernel {
+  std::string symbol;
+  int um, un, box_x, box_y, swapped, cluster_p, cluster_q, split;
+  const Type *item = nullptr, *output = nullptr;
+  int shared_bytes = 0;
+
+  int Step() const { return 128 / item->bytes; }
+  // Sums of integers are integers.
+  const Type& Sum() const {
+    return *FindType(std::string(item->name) == "int8" ? "int32" : "float32");
+  }
+};
+
+double Load(const Type& type, const Map& map, int64_t outer, int64_t inner) {
   if (outer >= static_cast<int64_t>(map.outer) || inner >= static_cast<int64_t>(map.inner))
     return 0;
   const char* row = static_cast<const char*>(map.address) + outer * map.stride_bytes;
-  return FromHalf(reinterpret_cast<const uint16_t*>(row)[inner]);
+  return Get(type, row, inner);
 }
 
 // An operand as a kernel sees it: element (line, k), zero outside.
 struct Operand {
   std::vector<Map> maps;
-  const uint16_t* items = nullptr;
+  const Type* type = nullptr;
+  const void* items = nullptr;
   int64_t lines = 0, depth = 0, skip = 0, line = 0, step = 0;
 
-  float At(int64_t i, int64_t k) const {
-    if (maps.size() == 1) return Load(maps[0], i, k);
-    return i < lines && k < depth ? FromHalf(items[skip + i * line + k * step]) : 0.0f;
+  double At(int64_t i, int64_t k) const {
+    if (maps.size() == 1) return Load(*type, maps[0], i, k);
+    return i < lines && k < depth ? Get(*type, items, skip + i * line + k * step) : 0.0;
   }
 };
 
 struct Call {
   Operand x, y;
-  uint16_t* c;
+  void* c;
   int m, n, k, ldc, vector_c, grid, cluster = 1, slices = 1;
-  float* workspace = nullptr;
+  void* workspace = nullptr;
   int* counters = nullptr;
 };
 
@@ -122,7 +194,7 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
   Operand a, b;
   if (kernel.symbol == "strided") {
     for (Operand* each : {&a, &b}) {
-      each->items = reader.Next<const uint16_t*>();
+      each->items = reader.Next<const void*>();
       each->skip = reader.Next<int>();
       each->line = reader.Next<int64_t>();
       each->step = reader.Next<int64_t>();
@@ -130,7 +202,7 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
   } else {
     for (Operand* each : {&call.x, &call.y}) each->maps.push_back(reader.Next<Map>());
   }
-  call.c = reader.Next<uint16_t*>();
+  call.c = reader.Next<void*>();
   call.m = reader.Next<int>();
   call.n = reader.Next<int>();
   call.k = reader.Next<int>();
@@ -138,7 +210,7 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
   call.vector_c = reader.Next<int>();
   call.grid = reader.Next<int>();
   if (kernel.split != 0) {
-    call.workspace = reader.Next<float*>();
+    call.workspace = reader.Next<void*>();
     call.counters = reader.Next<int*>();
     call.cluster = reader.Next<int>();
     call.slices = reader.Next<int>();
@@ -150,31 +222,36 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
     call.x = kernel.swapped != 0 ? b : a;
     call.y = kernel.swapped != 0 ? a : b;
   }
+  call.x.type = call.y.type = kernel.item;
   return call;
 }
 
 // The slice's part of a tile; the last slice to come adds up what all left in the workspace.
 void ComputeTile(const Kernel& kernel, const Call& call, int64_t tile, int64_t m0, int64_t n0,
                  int slice) {
-  const int64_t steps = (call.k + 63) / 64;
-  const int64_t first = slice * steps / call.slices * 64;
-  const int64_t last = std::min<int64_t>(call.k, (slice + 1) * steps / call.slices * 64);
+  const int64_t depth = kernel.Step(), steps = (call.k + depth - 1) / depth;
+  const int64_t first = slice * steps / call.slices * depth;
+  const int64_t last = std::min<int64_t>(call.k, (slice + 1) * steps / call.slices * depth);
   const int64_t tiles = call.grid / (call.cluster * call.slices);
-  float* parts = call.workspace;
+  const Type& part = kernel.Sum();
   for (int64_t i = 0; i < kernel.um; ++i) {
     for (int64_t j = 0; j < kernel.un; ++j) {
       const int64_t x = kernel.swapped != 0 ? n0 + j : m0 + i;
       const int64_t y = kernel.swapped != 0 ? m0 + i : n0 + j;
-      float sum = 0;
+      double sum = 0;
       for (int64_t k = first; k < last; ++k) sum += call.x.At(x, k) * call.y.At(y, k);
       if (call.slices > 1) {
         const int64_t place = i * kernel.un + j, area = int64_t{kernel.um} * kernel.un;
-        parts[(slice * tiles + tile) * area + place] = sum;
+        Put(part, call.workspace, (slice * tiles + tile) * area + place, sum);
         if (call.counters[tile * call.cluster] != call.slices - 1) continue;
         sum = 0;
-        for (int s = 0; s < call.slices; ++s) sum += parts[(s * tiles + tile) * area + place];
+        for (int s = 0; s < call.slices; ++s) {
+          sum += Get(part, call.workspace, (s * tiles + tile) * area + place);
+        }
       }
-      if (m0 + i < call.m && n0 + j < call.n) call.c[(m0 + i) * call.ldc + n0 + j] = ToHalf(sum);
+      if (m0 + i < call.m && n0 + j < call.n) {
+        Put(*kernel.output, call.c, (m0 + i) * call.ldc + n0 + j, sum);
+      }
     }
   }
   if (call.slices > 1) {
@@ -245,12 +322,14 @@ int cuCtxGetCurrent(void** context) { return *context = nullptr, 0; }
 int cuCtxSetCurrent(void*) { return 0; }
 int cuModuleLoadData(void** module, const void* image) {
   auto* kernel = new Kernel;
+  char item[32] = "", output[32] = "";
   const int read =
-      std::sscanf(static_cast<const char*>(image), "%d %d %d %d %d %d %d %d", &kernel->um,
+      std::sscanf(static_cast<const char*>(image), "%d %d %d %d %d %d %d %d %31s %31s", &kernel->um,
                   &kernel->un, &kernel->box_x, &kernel->box_y, &kernel->swapped, &kernel->cluster_p,
-                  &kernel->cluster_q, &kernel->split);
-  if (read != 8) return 200;
-  modules.push_back(kernel);
+                  &kernel->cluster_q, &kernel->split, item, output);
+  kernel->item = FindType(item);
+  kernel->output = FindType(output);
+  if (read != 10 || kernel->item == nullptr || kernel->output == nullptr) return 200;
   *module = kernel;
   return 0;
 }
@@ -269,13 +348,16 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
 int cuTensorMapEncodeTiled(Map* map, int type, uint32_t rank, void* address, const uint64_t* shape,
                            const uint64_t* strides, const uint32_t* box, const uint32_t* elements,
                            int interleave, int swizzle, int, int fill) {
-  const bool valid = type == 6 && rank == 2 && reinterpret_cast<uintptr_t>(address) % 16 == 0 &&
-                     strides[0] % 16 == 0 && shape[0] > 0 && shape[1] > 0 && box[0] * 2 <= 128 &&
-                     box[1] <= 256 && elements[0] == 1 && elements[1] == 1 && interleave == 0 &&
-                     swizzle == 3 && fill == 0 && strides[0] > 0;
+  const int bytes = type == 0 ? 1 : type == 11 ? 4 : 2;
+  const bool known = type == 0 || type == 6 || type == 9 || type == 11;
+  const bool valid = known && rank == 2 && reinterpret_cast<uintptr_t>(address) % 16 == 0 &&
+                     strides[0] % 16 == 0 && shape[0] > 0 && shape[1] > 0 &&
+                     box[0] * bytes <= 128 && box[1] <= 256 && elements[0] == 1 &&
+                     elements[1] == 1 && interleave == 0 && swizzle == 3 && fill == 0 &&
+                     strides[0] > 0;
   if (!valid) return kInvalidValue;
   ++num_maps;
-  *map = {address, shape[0], shape[1], strides[0], box[0], box[1]};
+  *map = {address, shape[0], shape[1], strides[0], box[0], box[1], type};
   return 0;
 }
 int cuLaunchKernelEx(const Config* config, void* function, void** arguments, void**) {
@@ -292,14 +374,16 @@ int cuLaunchKernelEx(const Config* config, void* function, void** arguments, voi
       config->shared_bytes > static_cast<unsigned>(kernel.shared_bytes)) {
     return kInvalidValue;
   }
-  for (const Map& map : call.x.maps) {
-    if (map.box_inner != 64 || map.box_outer != static_cast<unsigned>(kernel.box_x)) return 1;
-  }
-  for (const Map& map : call.y.maps) {
-    if (map.box_inner != 64 || map.box_outer != static_cast<unsigned>(kernel.box_y)) return 1;
+  for (const auto& [operand, box] : {std::pair(&call.x, kernel.box_x), {&call.y, kernel.box_y}}) {
+    for (const Map& map : operand->maps) {
+      if (map.box_inner != static_cast<unsigned>(kernel.Step()) || map.type != kernel.item->map ||
+          map.box_outer != static_cast<unsigned>(box)) {
+        return kInvalidValue;
+      }
+    }
   }
   // Rows of C must allow the vectors that the kernel is told to store.
-  if (reinterpret_cast<uintptr_t>(call.c) / 2 % call.vector_c != 0 ||
+  if (reinterpret_cast<uintptr_t>(call.c) / kernel.output->bytes % call.vector_c != 0 ||
       call.ldc % call.vector_c != 0 || call.n % call.vector_c != 0) {
     return kInvalidValue;
   }

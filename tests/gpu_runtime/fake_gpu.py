@@ -8,11 +8,16 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 SOURCE = Path(__file__).with_name("fake_driver.cc")
 CUDA = 2  # DLPack's device type
 NUM_SMS = 132
+# DLPack's code of every type that the launcher takes.
+CODES = {"float16": 2, "float32": 2, "bfloat16": 4, "float8_e4m3fn": 10, "int8": 0, "int32": 0}
+NUMPY = {"tf32": np.float32, "bfloat16": ml_dtypes.bfloat16}
+NUMPY |= {"float8_e4m3fn": ml_dtypes.float8_e4m3fn}
 LOADS = (0.01, 0.5, 1.0, 2.0, 4.0)
 DEPTHS = (64, 1024, 16384)
 
@@ -72,8 +77,7 @@ class OnGpu:
         self.dtype = array.dtype
         shape = (ctypes.c_int64 * array.ndim)(*array.shape)
         strides = (ctypes.c_int64 * array.ndim)(*(s // array.itemsize for s in array.strides))
-        codes = {"f": 2, "i": 0, "u": 1}
-        dtype = _Type(codes[array.dtype.kind], array.dtype.itemsize * 8, 1)
+        dtype = _Type(CODES[array.dtype.name], array.dtype.itemsize * 8, 1)
         tensor = _Tensor(
             array.ctypes.data, _Device(kind, device), array.ndim, dtype, shape, strides, 0
         )
@@ -89,11 +93,16 @@ class OnGpu:
         return self._device
 
 
-def aligned(shape, fill=np.nan, offset=0) -> np.ndarray:
-    """Return a float16 array that begins ``offset`` elements after a multiple of 256 bytes."""
+def numpy_type(dtype: str) -> np.dtype:
+    """Return the type of an array that holds items of a workload's type."""
+    return np.dtype(NUMPY.get(dtype, dtype))
+
+
+def aligned(shape, fill=np.nan, offset=0, dtype="float16") -> np.ndarray:
+    """Return an array that begins ``offset`` elements after a multiple of 256 bytes."""
     count = int(np.prod(shape))
-    raw = np.empty(count + offset + 128, np.float16)
-    start = (-(raw.ctypes.data // 2)) % 128 + offset
+    raw = np.empty(count + offset + 256, numpy_type(dtype))
+    start = -raw.ctypes.data % 256 // raw.itemsize + offset
     out = raw[start : start + count].reshape(shape)
     out[...] = fill
     return out
@@ -117,6 +126,7 @@ def kernel(
     step_us=None,
     load_axis=LOADS,
     depth_axis=DEPTHS,
+    types=("float16", "float16"),
 ):
     """Return a manifest's entry with costs of a made-up GPU, and the code that plays it."""
     name = f"gemm_f16_{um}x{un}" + "_t" * swapped + "_k" * split
@@ -154,7 +164,7 @@ def kernel(
         "params": params,
         "cost": cost,
     }
-    image = " ".join(map(str, (um, un, *boxes, int(swapped), *cluster, int(split))))
+    image = " ".join(map(str, (um, un, *boxes, int(swapped), *cluster, int(split), *types)))
     return entry, image.encode() + b"\0"
 
 

@@ -229,7 +229,7 @@ def test_matmul_takes_tensors_and_names_what_does_not_fit(kernels, rng, monkeypa
     from moonpoly.error import InputError
     from moonpoly.planning import product
 
-    monkeypatch.setattr(product, "_kernels", lambda target, dtype: kernels)
+    monkeypatch.setattr(product, "_kernels", lambda *_types: kernels)
     a, b, c, _ = operands(rng, 40, 24, 32)
     out = OnGpu(c)
     moonpoly.matmul(OnGpu(a), OnGpu(b), out)

@@ -161,7 +161,7 @@ def broken(change, match):
 
 def test_manifests_that_make_no_sense_are_refused():
     broken(lambda m: m.update(schema=7), "has schema 7")
-    broken(lambda m: m.update(dtype="float64"), "gemm/float64, expected gemm/float16")
+    broken(lambda m: m.update(dtype="float64"), "gemm/float64, expected float16")
     broken(lambda m: m["grid"].update(load=[0.5, 1.5]), "1 among them")
     broken(lambda m: m["grid"].update(k=[64, 64]), "increasing")
     broken(lambda m: m["machine"].update(l2_gbs=0), "l2_gbs must be positive")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# Elements of k in one stage of the ring: one row of 128 bytes, the widest swizzle.
-STEP = 64
-ITEM_BYTES = 2
-ROW_BYTES = STEP * ITEM_BYTES
+from moonpoly.workload import OUTPUTS
+
+from .items import ITEMS, OUTPUT_BYTES, OUTPUT_SHORT, ItemType
+
+# Bytes of k in one stage of the ring: the widest swizzle.
+ROW_BYTES = 128
 WARPGROUP = 128
 # Rows of one wgmma instruction.
 WGMMA_ROWS = 64
@@ -18,8 +20,9 @@ _RESERVED_BYTES = 1024
 # What one block may have at most.
 MAX_BLOCK_BYTES = 227 * 1024
 
-# Columns that an epilogue stages at a time, and the padding that keeps banks apart.
+# Columns of 16 bits that an epilogue stages at a time, and the padding that keeps banks apart.
 STAGED = 64
+STAGED_BYTES = 2
 STAGED_PITCH = STAGED + 8
 
 # Registers of a thread after the producer has given some away, by the number of consumers.
@@ -43,7 +46,7 @@ class WgmmaConfig:
     um, un
         The tile of C: rows and columns.
     stages
-        Slots of the ring in shared memory, each 64 elements of k deep.
+        Slots of the ring in shared memory, each 128 bytes of k deep.
     consumers
         Warpgroups that multiply.
     swapped
@@ -60,7 +63,7 @@ class WgmmaConfig:
     loads
         ``"tma"``, or ``"strided"``, which needs no alignment and takes any strides.
     dtype, out_dtype
-        Of A and B, and of C.
+        Of A and B, one of ``ITEMS``, and of C, one of its ``OUTPUTS``.
     """
 
     um: int
@@ -76,6 +79,21 @@ class WgmmaConfig:
     loads: str = "tma"
     dtype: str = "float16"
     out_dtype: str = "float16"
+
+    @property
+    def item(self) -> ItemType:
+        """The type of A and B."""
+        return ITEMS[self.dtype]
+
+    @property
+    def step(self) -> int:
+        """Items of k in one stage of the ring."""
+        return ROW_BYTES // self.item.bytes
+
+    @property
+    def wide_output(self) -> bool:
+        """Whether an item of C takes 32 bits, as a sum does."""
+        return OUTPUT_BYTES[self.out_dtype] == 4
 
     @property
     def rows(self) -> int:
@@ -105,7 +123,9 @@ class WgmmaConfig:
     @property
     def trades_registers(self) -> bool:
         """Whether the producer gives registers to the consumers."""
-        return self.accumulators > (96 if self.pingpong or self.swapped else 128)
+        # What stores straight from the sums needs addresses beside them.
+        crowded = self.pingpong or self.swapped or self.wide_output
+        return self.accumulators > (96 if crowded else 128)
 
     @property
     def producer_threads(self) -> int:
@@ -173,9 +193,9 @@ class WgmmaConfig:
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
         ring = self.flag_offset + 16
-        if self.split or self.out_dtype == "float32":
+        if self.split or self.wide_output:
             return ring
-        return self.staging_offset + self.consumers * WGMMA_ROWS * STAGED_PITCH * ITEM_BYTES
+        return self.staging_offset + self.consumers * WGMMA_ROWS * STAGED_PITCH * STAGED_BYTES
 
     @property
     def box_x(self) -> int:
@@ -190,10 +210,14 @@ class WgmmaConfig:
     def problems(self) -> list[str]:
         """Return why this can't be built; nothing if it can."""
         found = []
+        if self.out_dtype not in OUTPUTS[self.dtype]:
+            found.append(f"a product of {self.dtype} is not {self.out_dtype}")
         if self.warpgroup_rows % WGMMA_ROWS or self.warpgroup_rows == 0:
             found.append(f"{self.warpgroup_rows} rows of a warpgroup are no multiple of 64")
         if self.columns % 8 or not 8 <= self.columns <= 256:
             found.append(f"{self.columns} columns are no multiple of 8 up to 256")
+        elif not self.item.instruction_columns(self.columns):
+            found.append(f"no instruction for {self.dtype} has {self.columns} columns")
         limit = {1: 208, 2: 208, 3: 112}.get(self.consumers, 0)
         if self.accumulators > limit:
             found.append(f"{self.accumulators} accumulators of a thread, at most {limit}")
@@ -227,9 +251,8 @@ class WgmmaConfig:
 
     def name(self, isa: str) -> str:
         """Return the kernel's name: what it computes, on what, and how."""
-        short = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
         parts = [
-            f"gemm_{short[self.dtype]}_{isa}_{self.um}x{self.un}x{STEP}",
+            f"gemm_{self.item.short}_{isa}_{self.um}x{self.un}x{self.step}",
             f"s{self.stages}w{self.consumers}b{self.blocks}",
         ]
         flags = (
@@ -242,8 +265,8 @@ class WgmmaConfig:
             parts.append(flags)
         if self.cluster > 1:
             parts.append(f"c{self.cluster_p}{self.cluster_q}")
-        if self.out_dtype != self.dtype:
-            parts.append(short[self.out_dtype])
+        if self.out_dtype != OUTPUTS[self.dtype][0]:
+            parts.append(OUTPUT_SHORT[self.out_dtype])
         return "_".join(parts)
 
 

@@ -14,7 +14,6 @@ from .config import (
     PRODUCER_REGISTERS,
     ROW_BYTES,
     STAGED_PITCH,
-    STEP,
     WGMMA_ROWS,
     WgmmaConfig,
 )
@@ -30,13 +29,13 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
     """Return the tile program of a configuration.
 
     The compiled kernel has no host code, and those of the parameters below that it needs. ``x_map``
-    and ``y_map`` are tensor maps of the operands along p and q, k contiguous: copies of 64 items of
-    ``box_x`` and ``box_y`` rows, swizzled in 128 bytes. ``a``, ``b`` are the operands of
+    and ``y_map`` are tensor maps of the operands along p and q, k contiguous: copies of ``step``
+    items of ``box_x`` and ``box_y`` rows, swizzled in 128 bytes. ``a``, ``b`` are the operands of
     ``loads="strided"``, at multiples of 16 bytes, with the items to skip and both strides.
     ``c`` comes with ``ldc`` and ``vector_c``, the items that every row of C may be stored in at
-    once (8, 2 or 1). ``grid`` is the number of blocks. Where the reduction is cut, ``cluster``
-    blocks of a tile add up in shared memory, and ``slices`` clusters of a tile in ``workspace``,
-    counted by ``counters`` (zero, before and after).
+    once (those of 16 bytes, 2 or 1). ``grid`` is the number of blocks. Where the reduction is cut,
+    ``cluster`` blocks of a tile add up in shared memory, and ``slices`` clusters of a tile in
+    ``workspace``, counted by ``counters`` (zero, before and after).
     """
     strided = c.loads == "strided"
     load = load_strided(c) if strided else load_tma(c)
@@ -44,6 +43,10 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
     run, pin, free = multiply(c), fence(c), release(c)
     stage, add_up, make = stage_sums(c), reduce(c), make_barriers(c)
     consumers, stages, per_cluster, swapped = c.consumers, c.stages, c.cluster, c.swapped
+    items, sum_dtype = f"uint{8 * c.item.bytes}", c.item.sums
+    # Integers are added and stored as their bits.
+    out = "uint32" if c.out_dtype == "int32" else c.out_dtype
+    zero = tvm.tirx.const(0, sum_dtype)
     # From one consumer's rows to the next one's, as descriptors count; in ping-pong they share.
     warpgroup_units = 0 if c.pingpong else c.warpgroup_rows * ROW_BYTES // 16
 
@@ -77,10 +80,10 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
         c_items = T.int64()
         w_items = T.int64()
         s_items = T.int64()
-        A = T.match_buffer(a, (a_items,), "uint16", align=16)
-        B = T.match_buffer(b, (b_items,), "uint16", align=16)
-        C = T.match_buffer(c_, (c_items,), c.out_dtype, align=16)
-        workspace = T.match_buffer(workspace_, (w_items,), "float32", align=16)
+        A = T.match_buffer(a, (a_items,), items, align=16)
+        B = T.match_buffer(b, (b_items,), items, align=16)
+        C = T.match_buffer(c_, (c_items,), out, align=16)
+        workspace = T.match_buffer(workspace_, (w_items,), sum_dtype, align=16)
         counters = T.match_buffer(counters_, (s_items,), "int32")
         x_items = T.meta_var((B, b_skip, n, b_n, b_k) if swapped else (A, a_skip, m, a_m, a_k))
         y_items = T.meta_var((A, a_skip, m, a_m, a_k) if swapped else (B, b_skip, n, b_n, b_k))
@@ -100,7 +103,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
         p_tiles: T.let = T.truncdiv(p_extent + c.rows * c.cluster_p - 1, c.rows * c.cluster_p)
         q_tiles: T.let = T.truncdiv(q_extent + c.columns * c.cluster_q - 1, c.columns * c.cluster_q)
         tiles: T.let = p_tiles * q_tiles
-        steps: T.let = T.truncdiv(k + STEP - 1, STEP)
+        steps: T.let = T.truncdiv(k + c.step - 1, c.step)
         smem = T.alloc_buffer((c.shared_bytes,), "uint8", scope="shared.dyn", align=1024)
         full = T.decl_buffer(
             (stages,), "uint64", data=smem.data, byte_offset=c.barrier_offset, scope="shared.dyn"
@@ -112,7 +115,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
             (2,), "uint64", data=smem.data, byte_offset=c.order_offset, scope="shared.dyn"
         )
         # Where the ring was, once it has been used.
-        partial = T.decl_buffer((c.um, c.sum_pitch), "float32", data=smem.data, scope="shared.dyn")
+        partial = T.decl_buffer((c.um, c.sum_pitch), sum_dtype, data=smem.data, scope="shared.dyn")
         flag = T.decl_buffer(
             (1,), "int32", data=smem.data, byte_offset=c.flag_offset, scope="shared.dyn"
         )
@@ -182,7 +185,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
                 T.ptx["setmaxnreg.inc.sync.aligned.u32"](CONSUMER_REGISTERS[consumers])
             wg: T.let = warp // 4
             tid: T.let = tx % 128
-            sums = T.alloc_local((c.accumulators,), "float32")
+            sums = T.alloc_local((c.accumulators,), sum_dtype)
             last_slot = T.alloc_local([1], "int32")
             last_slot[0] = 0
             p_first: T.uint64
@@ -208,7 +211,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
                 position(at, tile, rank, p_tiles, q_tiles)
                 # A piece may have no steps at all.
                 for i in T.unroll(c.accumulators):
-                    sums[i] = T.float32(0)
+                    sums[i] = zero
                 run(
                     full,
                     empty,
@@ -229,7 +232,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
             else:
                 staged = T.decl_buffer(
                     (consumers * WGMMA_ROWS, STAGED_PITCH),
-                    c.out_dtype,
+                    out,
                     data=smem.data,
                     byte_offset=c.staging_offset,
                     scope="shared.dyn",

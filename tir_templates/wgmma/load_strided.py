@@ -1,7 +1,7 @@
 """The producer without TMA: warps that gather operands of any strides and any alignment.
 
-TMA needs rows that start at multiples of 16 bytes. Here, where k is contiguous, eight items come
-out of two aligned loads that are shifted into place; where it is not, one by one, the threads of a
+TMA needs rows that start at multiples of 16 bytes. Here, where k is contiguous, 16 bytes come out
+of two aligned loads that are shifted into place; where it is not, item by item, the threads of a
 warp along the other axis. Rows and steps outside of the operands become zeros.
 
 The loads of two steps are in flight while those of the step before are shifted and stored: with
@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
-from .config import ROW_BYTES, STEP, WgmmaConfig
+from .config import ROW_BYTES, WgmmaConfig
 
-# Items of 16 bytes, and how many of these a row of a step has.
-_VECTOR = 8
-_CHUNKS = STEP // _VECTOR
-# 32-bit words of the two vectors that eight items lie in.
+# What a thread stores at once, and how many of these a row of a step has.
+_CHUNK_BYTES = 16
+_CHUNKS = ROW_BYTES // _CHUNK_BYTES
+# 32-bit words of the two aligned chunks that those of an unaligned one lie in.
 _WORDS = 8
 
 
@@ -25,13 +25,13 @@ def load_strided(c: WgmmaConfig):
     """Return an inline function that loads the steps [first, last) of the tile at ``at``.
 
     ``ring`` holds the slot and the phase; both go on from tile to tile. ``x`` and ``y`` are
-    operands: their items (16 bits each, from an address that is a multiple of 16 bytes), the items
-    to skip, their rows, and the items from row to row and from step to step.
+    operands: their items (as bits, from an address that is a multiple of 16 bytes), the items to
+    skip, their rows, and the items from row to row and from step to step.
     """
     threads = c.producer_threads
     p_flying, q_flying = (-(-rows * _CHUNKS // threads) for rows in (c.rows, c.columns))
-    fetch_p, fetch_q = _fetch(c.rows, threads), _fetch(c.columns, threads)
-    place_p, place_q = _place(c.rows, threads), _place(c.columns, threads)
+    fetch_p, fetch_q = _fetch(c, c.rows), _fetch(c, c.columns)
+    place_p, place_q = _place(c, c.rows), _place(c, c.columns)
 
     @T.inline
     def turn(
@@ -40,9 +40,9 @@ def load_strided(c: WgmmaConfig):
         T.cuda.mbarrier_wait(empty.ptr_to([ring[0]]), ring[1] ^ 1)
         place_p(smem, ring[0] * c.p_bytes, p_words, p_shift, x, k, at[0], k0[0], tid)
         place_q(smem, c.q_offset + ring[0] * c.q_bytes, q_words, q_shift, y, k, at[1], k0[0], tid)
-        fetch_p(p_words, p_shift, x, k, at[0], k0[0] + 2 * STEP, tid)
-        fetch_q(q_words, q_shift, y, k, at[1], k0[0] + 2 * STEP, tid)
-        k0[0] = k0[0] + STEP
+        fetch_p(p_words, p_shift, x, k, at[0], k0[0] + 2 * c.step, tid)
+        fetch_q(q_words, q_shift, y, k, at[1], k0[0] + 2 * c.step, tid)
+        k0[0] = k0[0] + c.step
         # The tensor cores read through another proxy than these stores went through.
         T.ptx.fence.proxy.async_.shared__cta()
         T.cuda.warp_sync()
@@ -67,12 +67,12 @@ def load_strided(c: WgmmaConfig):
         # Registers, not expressions: the simplifier would copy those into every use.
         k0 = T.alloc_local([1], "int32")
         left = T.alloc_local([1], "int32")
-        k0[0] = first * STEP
+        k0[0] = first * c.step
         left[0] = last - first
         fetch_p(p_even, p_even_shift, x, k, at[0], k0[0], tid)
         fetch_q(q_even, q_even_shift, y, k, at[1], k0[0], tid)
-        fetch_p(p_odd, p_odd_shift, x, k, at[0], k0[0] + STEP, tid)
-        fetch_q(q_odd, q_odd_shift, y, k, at[1], k0[0] + STEP, tid)
+        fetch_p(p_odd, p_odd_shift, x, k, at[0], k0[0] + c.step, tid)
+        fetch_q(q_odd, q_odd_shift, y, k, at[1], k0[0] + c.step, tid)
         while left[0] > 0:
             turn(
                 smem,
@@ -114,12 +114,13 @@ def load_strided(c: WgmmaConfig):
     return load
 
 
-def _fetch(height: int, threads: int):
+def _fetch(c: WgmmaConfig, height: int):
     """Return an inline function that starts the loads of one step, where k is contiguous.
 
-    A thread's ``shift`` says where its eight items begin in the words, or -1 where they are not
-    all inside of the operand.
+    A thread's ``shift`` says where its items begin in the words, or -1 where they are not all
+    inside of the operand.
     """
+    threads, vector = c.producer_threads, _CHUNK_BYTES // c.item.bytes
     flying = -(-height * _CHUNKS // threads)
 
     @T.inline
@@ -128,20 +129,20 @@ def _fetch(height: int, threads: int):
         item = T.alloc_local([1], "int64")
         column = T.alloc_local([1], "int32")
         if operand[4] == T.int64(1):
-            column[0] = k0 + T.truncmod(tid, _CHUNKS) * _VECTOR
+            column[0] = k0 + T.truncmod(tid, _CHUNKS) * vector
             for u in T.unroll(flying):
                 row[0] = T.truncdiv(u * threads + tid, _CHUNKS)
                 item[0] = T.cast(top + row[0], "int64") * operand[3] + column[0] + operand[1]
-                shift[u] = T.cast(T.bitwise_and(item[0], T.int64(_VECTOR - 1)), "int32")
+                shift[u] = T.cast(T.bitwise_and(item[0], T.int64(vector - 1)), "int32")
                 item[0] = item[0] - T.cast(shift[u], "int64")
                 # Whole, inside of its row, and both aligned vectors before the end of the last row.
                 if (
                     row[0] < height
                     and top + row[0] < operand[2]
-                    and column[0] + _VECTOR <= k
+                    and column[0] + vector <= k
                     and (
-                        (top + row[0] + 1 < operand[2] and operand[3] >= T.int64(_VECTOR))
-                        or column[0] + 2 * _VECTOR <= k + shift[u]
+                        (top + row[0] + 1 < operand[2] and operand[3] >= T.int64(vector))
+                        or column[0] + 2 * vector <= k + shift[u]
                     )
                 ):
                     T.ptx["ld.global.v4.b32"](
@@ -156,7 +157,7 @@ def _fetch(height: int, threads: int):
                         words[u * _WORDS + 5],
                         words[u * _WORDS + 6],
                         words[u * _WORDS + 7],
-                        operand[0].ptr_to([item[0] + _VECTOR]),
+                        operand[0].ptr_to([item[0] + vector]),
                     )
                 else:
                     shift[u] = -1
@@ -164,8 +165,9 @@ def _fetch(height: int, threads: int):
     return fetch
 
 
-def _place(height: int, threads: int):
+def _place(c: WgmmaConfig, height: int):
     """Return an inline function that stores one step where the tensor cores look for it."""
+    threads, vector = c.producer_threads, _CHUNK_BYTES // c.item.bytes
     flying = -(-height * _CHUNKS // threads)
 
     @T.inline
@@ -183,57 +185,85 @@ def _place(height: int, threads: int):
                 shift[u] = -1
             if row[0] < height and chunk[0] < _CHUNKS:
                 if shift[u] >= 0:
-                    _shift(out, words, u, shift[u])
+                    _shift(c, out, words, u, shift[u])
                 else:
-                    _one_by_one(out, operand, k, top + row[0], k0 + chunk[0] * _VECTOR)
+                    _one_by_one(c, out, operand, k, top + row[0], k0 + chunk[0] * vector)
+                if c.dtype == "tf32":
+                    _round(out)
                 _put(smem, offset, row[0], chunk[0], out)
 
     return place
 
 
 @T.inline
-def _shift(out, words, u, items):
-    """Take eight items out of sixteen, from the given one on."""
-    if items >= 4:
+def _shift_bits(words, u, bits):
+    # The last word lends its bits only: after this nothing reads what follows them.
+    for i in T.unroll(4):
+        words[u * _WORDS + i] = T.bitwise_or(
+            T.shift_right(words[u * _WORDS + i], T.uint32(bits)),
+            T.shift_left(words[u * _WORDS + i + 1], T.uint32(32 - bits)),
+        )
+    words[u * _WORDS + 4] = T.shift_right(words[u * _WORDS + 4], T.uint32(bits))
+
+
+@T.inline
+def _shift(c, out, words, u, items):
+    """Take 16 bytes out of 32, from the given item on."""
+    if items * c.item.bytes >= 8:
         for i in T.unroll(6):
             words[u * _WORDS + i] = words[u * _WORDS + i + 2]
-    if T.bitwise_and(items, 2) != 0:
+    if T.bitwise_and(items * c.item.bytes, 4) != 0:
         for i in T.unroll(5):
             words[u * _WORDS + i] = words[u * _WORDS + i + 1]
-    if T.bitwise_and(items, 1) != 0:
-        for i in T.unroll(4):
-            words[u * _WORDS + i] = T.bitwise_or(
-                T.shift_right(words[u * _WORDS + i], T.uint32(16)),
-                T.shift_left(words[u * _WORDS + i + 1], T.uint32(16)),
-            )
+    if c.item.bytes <= 2:
+        if T.bitwise_and(items * c.item.bytes, 2) != 0:
+            _shift_bits(words, u, 16)
+    if c.item.bytes == 1:
+        if T.bitwise_and(items, 1) != 0:
+            _shift_bits(words, u, 8)
     for i in T.unroll(4):
         out[i] = words[u * _WORDS + i]
 
 
 @T.inline
-def _one_by_one(out, operand, k, row, step):
-    """Load eight items of a row; those outside of the operand are zero."""
-    halves = T.alloc_local([8], "uint32")
+def _one_by_one(c, out, operand, k, row, step):
+    """Load 16 bytes of a row, item by item; those outside of the operand are zero."""
+    parts = T.alloc_local([_CHUNK_BYTES // c.item.bytes], "uint32")
     item = T.alloc_local([1], "int64")
-    for i in T.unroll(8):
+    for i in T.unroll(_CHUNK_BYTES // c.item.bytes):
         # An item that is not there is read as the first, so that no load waits for a branch.
         item[0] = T.int64(0)
         if row < operand[2] and step + i < k:
             item[0] = T.cast(row, "int64") * operand[3] + T.cast(step + i, "int64") * operand[4]
-        halves[i] = T.cast(operand[0][item[0] + operand[1]], "uint32")
-    for i in T.unroll(8):
+        parts[i] = T.cast(operand[0][item[0] + operand[1]], "uint32")
+    for i in T.unroll(_CHUNK_BYTES // c.item.bytes):
         if row >= operand[2] or step + i >= k:
-            halves[i] = T.uint32(0)
+            parts[i] = T.uint32(0)
     for i in T.unroll(4):
-        out[i] = T.bitwise_or(halves[2 * i], T.shift_left(halves[2 * i + 1], T.uint32(16)))
+        out[i] = parts[i * (4 // c.item.bytes)]
+        for j in T.unroll(4 // c.item.bytes - 1):
+            out[i] = T.bitwise_or(
+                out[i],
+                T.shift_left(
+                    parts[i * (4 // c.item.bytes) + j + 1],
+                    T.cast((j + 1) * (8 * c.item.bytes), "uint32"),
+                ),
+            )
+
+
+@T.inline
+def _round(out):
+    """Round float32 to what the tensor cores read of it, as tensor copies do."""
+    for i in T.unroll(4):
+        T.ptx["cvt.rna.tf32.f32"](out[i], T.reinterpret("float32", out[i]))
 
 
 @T.inline
 def _put(smem, offset, row, chunk, out):
-    """Store eight items where the 128-byte swizzle has them."""
+    """Store 16 bytes where the 128-byte swizzle has them."""
     T.ptx["st.shared.v4.b32"](
         smem.ptr_to(
-            [offset + row * ROW_BYTES + T.bitwise_xor(chunk, T.bitwise_and(row, 7)) * (2 * _VECTOR)]
+            [offset + row * ROW_BYTES + T.bitwise_xor(chunk, T.bitwise_and(row, 7)) * _CHUNK_BYTES]
         ),
         out[0],
         out[1],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
-from .config import ROW_BYTES, STEP, WgmmaConfig
+from .config import ROW_BYTES, WgmmaConfig
 
 _COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
 _MULTICAST = _COPY + ".multicast::cluster"
@@ -37,7 +37,7 @@ def load_tma(c: WgmmaConfig):
                         ]
                     ),
                     T.address_of(p_map),
-                    (first + step) * STEP,
+                    (first + step) * c.step,
                     at[0] + T.truncdiv(rank, c.cluster_p) * p_share,
                     full.ptr_to([ring[0]]),
                     T.cast(T.shift_left(p_mask, T.truncmod(rank, c.cluster_p)), "uint16"),
@@ -46,7 +46,7 @@ def load_tma(c: WgmmaConfig):
                 T.ptx[_COPY](
                     smem.ptr_to([ring[0] * c.p_bytes]),
                     T.address_of(p_map),
-                    (first + step) * STEP,
+                    (first + step) * c.step,
                     at[0],
                     full.ptr_to([ring[0]]),
                 )
@@ -60,7 +60,7 @@ def load_tma(c: WgmmaConfig):
                         ]
                     ),
                     T.address_of(q_map),
-                    (first + step) * STEP,
+                    (first + step) * c.step,
                     at[1] + T.truncmod(rank, c.cluster_p) * q_share,
                     full.ptr_to([ring[0]]),
                     T.cast(
@@ -71,7 +71,7 @@ def load_tma(c: WgmmaConfig):
                 T.ptx[_COPY](
                     smem.ptr_to([c.q_offset + ring[0] * c.q_bytes]),
                     T.address_of(q_map),
-                    (first + step) * STEP,
+                    (first + step) * c.step,
                     at[1],
                     full.ptr_to([ring[0]]),
                 )

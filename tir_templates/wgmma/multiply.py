@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
-from .config import ITEM_BYTES, ROW_BYTES, STEP, WGMMA_ROWS, WgmmaConfig
+from .config import ROW_BYTES, WGMMA_ROWS, WgmmaConfig
 
-# Descriptors count in units of 16 bytes; one instruction takes 16 elements of k.
+# Descriptors count in units of 16 bytes; one instruction takes 32 bytes of k.
 _UNIT = 16
-_DEPTH = 16
+_DEPTH_BYTES = 32
 
 # The compiler must neither move a read of the sums over the wait nor keep copies of them.
 _FENCE = """__forceinline__ __device__ void accumulator_fence(float& r) {
   asm volatile("" : "+f"(r) :: "memory");
+}
+__forceinline__ __device__ void accumulator_fence(unsigned& r) {
+  asm volatile("" : "+r"(r) :: "memory");
 }
 """
 
@@ -63,10 +66,10 @@ def multiply(c: WgmmaConfig):
 
     The last slot is left to be freed by the caller, after it has waited for the last products.
     """
-    per_instruction = c.columns // 2
+    width = c.item.instruction_columns(c.columns)
+    per_instruction, strips = width // 2, c.columns // width
     blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
-    short = {"float16": "f16", "bfloat16": "bf16"}[c.dtype]
-    instruction = f"wgmma.mma_async.sync.aligned.m64n{c.columns}k16.f32.{short}.{short}"
+    instruction, immediates = c.item.instruction(width), c.item.immediates
     pin, free = fence(c), release(c)
 
     @T.inline
@@ -75,28 +78,31 @@ def multiply(c: WgmmaConfig):
             T.cuda.mbarrier_wait(full.ptr_to([ring[0]]), ring[1])
             pin(sums)
             T.ptx.wgmma.fence.sync.aligned()
-            for part in T.unroll(STEP // _DEPTH):
+            for part in T.unroll(ROW_BYTES // _DEPTH_BYTES):
                 for block in T.unroll(blocks_of_rows):
-                    T.ptx[instruction](
-                        *[sums[block * per_instruction + i] for i in range(per_instruction)],
-                        p_descriptor
-                        + T.cast(
-                            ring[0] * (c.p_bytes // _UNIT)
-                            + block * (WGMMA_ROWS * ROW_BYTES // _UNIT)
-                            + part * (_DEPTH * ITEM_BYTES // _UNIT),
-                            "uint64",
-                        ),
-                        q_descriptor
-                        + T.cast(
-                            ring[0] * (c.q_bytes // _UNIT) + part * (_DEPTH * ITEM_BYTES // _UNIT),
-                            "uint64",
-                        ),
-                        (step > 0 if part == 0 else True),
-                        1,
-                        1,
-                        0,
-                        0,
-                    )
+                    for strip in T.unroll(strips):
+                        T.ptx[instruction](
+                            *[
+                                sums[(block * strips + strip) * per_instruction + i]
+                                for i in range(per_instruction)
+                            ],
+                            p_descriptor
+                            + T.cast(
+                                ring[0] * (c.p_bytes // _UNIT)
+                                + block * (WGMMA_ROWS * ROW_BYTES // _UNIT)
+                                + part * (_DEPTH_BYTES // _UNIT),
+                                "uint64",
+                            ),
+                            q_descriptor
+                            + T.cast(
+                                ring[0] * (c.q_bytes // _UNIT)
+                                + strip * (width * ROW_BYTES // _UNIT)
+                                + part * (_DEPTH_BYTES // _UNIT),
+                                "uint64",
+                            ),
+                            (step > 0 if part == 0 else True),
+                            *immediates,
+                        )
             T.ptx.wgmma.commit_group.sync.aligned()
             pin(sums)
             T.ptx.wgmma.wait_group.sync.aligned(1)

@@ -5,9 +5,13 @@ The order of every addition is fixed, so the same call gives the same bits.
 
 from __future__ import annotations
 
+import tvm
 from tvm.script import tirx as T
 
 from .config import BARRIER_CONSUMERS, WGMMA_ROWS, WgmmaConfig
+
+# How instructions that move sums name their type.
+_WORDS = {"float32": "f32", "uint32": "u32"}
 
 _ARRIVE = """__forceinline__ __device__ int arrive_last(int* counter, int count) {
   __threadfence();
@@ -27,6 +31,7 @@ def stage_sums(c: WgmmaConfig):
     """Return an inline function that writes one consumer's sums to shared memory, as rows of C."""
     blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
     per_block = c.columns // 2
+    store_pair = f"st.shared.v2.{_WORDS[c.item.sums]}"
 
     @T.inline
     def write(partial, sums, warp, wg, lane):
@@ -46,7 +51,7 @@ def stage_sums(c: WgmmaConfig):
                                 block * per_block + group * 4 + half * 2 + i
                             ]
                     else:
-                        T.ptx["st.shared.v2.f32"](
+                        T.ptx[store_pair](
                             partial.ptr_to([p, group * 8 + T.truncmod(lane, 4) * 2]),
                             sums[block * per_block + group * 4 + half * 2],
                             sums[block * per_block + group * 4 + half * 2 + 1],
@@ -65,6 +70,8 @@ def reduce(c: WgmmaConfig):
     quads = c.um * quads_of_row
     threads = c.consumer_threads
     flying = _FLYING[c.blocks]
+    sum_dtype, word = c.item.sums, _WORDS[c.item.sums]
+    zero = tvm.tirx.const(0, sum_dtype)
 
     @T.inline
     def locate(quad, number, begin, end, tx):
@@ -102,8 +109,8 @@ def reduce(c: WgmmaConfig):
         vector,
     ):
         quad = T.alloc_local([flying], "int32")
-        total = T.alloc_local([4 * flying], "float32")
-        value = T.alloc_local([4 * flying], "float32")
+        total = T.alloc_local([4 * flying], sum_dtype)
+        value = T.alloc_local([4 * flying], sum_dtype)
         address = T.alloc_local([1], "uint32")
         packed = T.alloc_local([2], "uint32")
         share = T.alloc_local([2], "int32")
@@ -112,7 +119,7 @@ def reduce(c: WgmmaConfig):
         for i in T.serial(T.truncdiv(share[1] - share[0] + threads * flying - 1, threads * flying)):
             locate(quad, i, share[0], share[1], tx)
             for u in T.unroll(4 * flying):
-                total[u] = T.float32(0)
+                total[u] = zero
             for r in T.serial(cluster):
                 for u in T.unroll(flying):
                     T.ptx.mapa.shared__cluster.u32(
@@ -127,7 +134,7 @@ def reduce(c: WgmmaConfig):
                         ),
                         T.cast(r, "uint32"),
                     )
-                    T.ptx["ld.shared::cluster.v4.f32"](
+                    T.ptx[f"ld.shared::cluster.v4.{word}"](
                         value[4 * u],
                         value[4 * u + 1],
                         value[4 * u + 2],
@@ -139,7 +146,7 @@ def reduce(c: WgmmaConfig):
             if slices > 1:
                 for u in T.unroll(flying):
                     # Threads at the end write the last quad's sums once more, the same ones.
-                    T.ptx["st.global.v4.f32"](
+                    T.ptx[f"st.global.v4.{word}"](
                         workspace.ptr_to(
                             [T.cast(slice_ * tiles + tile, "int64") * (4 * quads) + quad[u] * 4]
                         ),
@@ -169,10 +176,10 @@ def reduce(c: WgmmaConfig):
                 ):
                     locate(quad, i, share[0], share[1], tx)
                     for u in T.unroll(4 * flying):
-                        total[u] = T.float32(0)
+                        total[u] = zero
                     for s in T.serial(slices):
                         for u in T.unroll(flying):
-                            T.ptx["ld.global.cg.v4.f32"](
+                            T.ptx[f"ld.global.cg.v4.{word}"](
                                 value[4 * u],
                                 value[4 * u + 1],
                                 value[4 * u + 2],
@@ -206,9 +213,9 @@ def reduce(c: WgmmaConfig):
 @T.inline
 def _write_quad(c, C, total, at, packed, row, column, n, ldc, vector):
     """Write four columns of a row of C that begin inside of it."""
-    if c.out_dtype == "float32":
+    if c.wide_output:
         if vector > 2:
-            T.ptx["st.global.v4.f32"](
+            T.ptx[f"st.global.v4.{_WORDS[c.item.sums]}"](
                 C.ptr_to([T.cast(row, "int64") * ldc + column]),
                 total[at + 0],
                 total[at + 1],

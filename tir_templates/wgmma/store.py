@@ -15,8 +15,8 @@ _MATRIX = 8
 
 def store(c: WgmmaConfig):
     """Return an inline function that writes one consumer's sums to C."""
-    if c.out_dtype == "float32":
-        return _store_float32(c)
+    if c.wide_output:
+        return _store_wide(c)
     return _store_swapped(c) if c.swapped else _store_rows(c)
 
 
@@ -212,10 +212,11 @@ def _copy_rows(
                     C[T.cast(row + r, "int64") * ldc + (column + q)] = staged[first + r, q]
 
 
-def _store_float32(c: WgmmaConfig):
-    """Straight from the registers: a quad of lanes writes a sector of a row."""
+def _store_wide(c: WgmmaConfig):
+    """Straight from the registers: a quad of lanes (swapped: a column of them) writes a sector."""
     blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
     per_block = c.columns // 2
+    store_pair = {"float32": "st.global.v2.f32", "uint32": "st.global.v2.u32"}[c.item.sums]
 
     @T.inline
     def write(C, staged, sums, at, wg, warp, lane, m, n, ldc, vector):
@@ -229,17 +230,24 @@ def _store_float32(c: WgmmaConfig):
                     + T.truncdiv(lane, 4)
                 )
                 for group in T.unroll(c.columns // _MATRIX):
-                    for i in T.unroll(2):
-                        q: T.let = at[1] + group * 8 + T.truncmod(lane, 4) * 2 + i
-                        if c.swapped:
-                            if q < m and p < n:
-                                C[T.cast(q, "int64") * ldc + p] = sums[
-                                    block * per_block + group * 4 + half * 2 + i
-                                ]
-                        else:
-                            if p < m and q < n:
-                                C[T.cast(p, "int64") * ldc + q] = sums[
-                                    block * per_block + group * 4 + half * 2 + i
-                                ]
+                    q: T.let = at[1] + group * 8 + T.truncmod(lane, 4) * 2
+                    first: T.let = block * per_block + group * 4 + half * 2
+                    if c.swapped:
+                        for i in T.unroll(2):
+                            if q + i < m and p < n:
+                                C[T.cast(q + i, "int64") * ldc + p] = sums[first + i]
+                    else:
+                        # Where pairs are aligned, rows end at one.
+                        if p < m and q < n:
+                            if vector > 1:
+                                T.ptx[store_pair](
+                                    C.ptr_to([T.cast(p, "int64") * ldc + q]),
+                                    sums[first],
+                                    sums[first + 1],
+                                )
+                            else:
+                                C[T.cast(p, "int64") * ldc + q] = sums[first]
+                                if q + 1 < n:
+                                    C[T.cast(p, "int64") * ldc + (q + 1)] = sums[first + 1]
 
     return write

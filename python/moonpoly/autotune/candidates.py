@@ -9,7 +9,15 @@ from moonpoly.schedules import SearchSpace, Tile, search_space
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
-_SHORT_DTYPE = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16"}
+_SHORT_DTYPE = {
+    "float32": "f32",
+    "float64": "f64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "tf32": "tf32",
+    "float8_e4m3fn": "e4m3",
+    "int8": "s8",
+}
 
 
 @dataclass(frozen=True)
@@ -24,14 +32,15 @@ class Candidate:
         Family and size.
     lanes
         Elements of one vector register: the width of a panel of B.
-    dtype
-        The type of A, B and C.
+    dtype, out_dtype
+        The types of A and B, and of C.
     """
 
     name: str
     tile: Tile
     lanes: int
     dtype: str
+    out_dtype: str = "float32"
 
 
 def space_of(target: Target) -> SearchSpace:
@@ -60,7 +69,9 @@ def candidates(target: Target, workload: Workload) -> tuple[Candidate, ...]:
         )
     lanes = target.vector_lanes[workload.dtype]
     return tuple(
-        Candidate(_name(workload, space.facts.isa, tile), tile, lanes, workload.dtype)
+        Candidate(
+            _name(workload, space.facts.isa, tile), tile, lanes, workload.dtype, workload.out_dtype
+        )
         for tile in space.tiles
     )
 

@@ -95,22 +95,27 @@ def own_sources(target: Target, workload: Workload) -> Sources:
 def current_sources(target: Target, workload: Workload) -> Sources:
     """Return what an artifact is made of now: each file of the user's own where there is one.
 
+    Where nobody has tuned for the workload itself, they are those of one that runs alike.
+
     Raises
     ------
     ArtifactError
         If nobody has tuned for the target yet.
     """
-    own, installed = own_sources(target, workload), installed_sources(target, workload)
-    sources = Sources(
-        own.records if own.records.exists() else installed.records,
-        own.costs if own.costs.exists() else installed.costs,
-    )
-    if not sources.records.exists() or not sources.costs.exists():
-        raise ArtifactError(
-            f"no tuning records for {workload.key} on {target.name}; run "
-            f"`moonpoly tune --target {target.name} --op {workload.op} --dtype {workload.dtype}`"
+    for each in (workload, *workload.likes):
+        own, installed = own_sources(target, each), installed_sources(target, each)
+        # Costs that this workload was calibrated with are for whichever records it has.
+        costs = (own_sources(target, workload).costs, own.costs, installed.costs)
+        sources = Sources(
+            own.records if own.records.exists() else installed.records,
+            next((path for path in costs if path.exists()), installed.costs),
         )
-    return sources
+        if sources.records.exists() and sources.costs.exists():
+            return sources
+    raise ArtifactError(
+        f"no tuning records for {workload.key} on {target.name}; run "
+        f"`moonpoly tune --target {target.name} --op {workload.op} --dtype {workload.dtype}`"
+    )
 
 
 def _folder_of(package: str) -> Path:

@@ -138,7 +138,8 @@ def plan(
         ``"constant"`` (packed at compile time), ``"row"`` or ``"transposed"`` (given at run time).
         For a GPU a constant is transposed, not packed.
     dtype
-        Of A and B: ``"float32"``, or ``"float16"`` for a GPU, when None.
+        Of A and B: ``"float32"``, or ``"float16"`` for a GPU, when None. For a GPU also
+        ``"bfloat16"``, ``"tf32"``, ``"float8_e4m3fn"`` and ``"int8"``.
     target
         What to plan for. A plan for a GPU needs none in this machine.
     threads
@@ -164,7 +165,9 @@ def plan(
         raise InputError(f"threads must be at least 1, got {threads}")
     resolved = Target.parse(target) if isinstance(target, str) else target
     if resolved.kind == "cuda":
-        kernels = _gpu_planner(resolved, Workload("gemm", dtype or "float16"))
+        workload = Workload("gemm", dtype or "float16")
+        kernels = _gpu_planner(resolved, workload)
+        aligned_items = resolved.vector_lanes[workload.dtype]
         return Plan.from_json(
             _ffi_api.gpu_plan(
                 kernels,
@@ -172,7 +175,7 @@ def plan(
                 n,
                 k,
                 layout="nn" if b == BMode.ROW else "nt",
-                access="tma" if k % 8 == 0 else "strided",
+                access="tma" if k % aligned_items == 0 else "strided",
             )
         )
     kernel_set = _kernel_set(resolved, Workload("gemm", dtype or "float32"))

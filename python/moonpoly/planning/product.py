@@ -5,13 +5,21 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any
 
-from moonpoly.error import InputError
+from moonpoly.error import InputError, UnsupportedError
 from moonpoly.planning.plans import gpu_kernel_set
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
 
-def matmul(a: Any, b: Any, out: Any, *, target: str = "cuda-sm90a", overlap: bool = False) -> None:
+def matmul(
+    a: Any,
+    b: Any,
+    out: Any,
+    *,
+    target: str = "cuda-sm90a",
+    overlap: bool = False,
+    allow_tf32: bool = False,
+) -> None:
     """Write ``a @ b`` to ``out``, on a GPU, without copying an operand.
 
     The work is enqueued on the stream that is current: torch's for tensors of torch, else the one
@@ -21,10 +29,17 @@ def matmul(a: Any, b: Any, out: Any, *, target: str = "cuda-sm90a", overlap: boo
     Parameters
     ----------
     a, b, out
-        float16 or bfloat16 tensors (…, m, k), (k, n) and (…, m, n) on one GPU, of any framework
-        that speaks DLPack. ``a`` and ``b`` may be transposed views and begin anywhere; the last
-        dimension of ``out`` is contiguous. They are fastest with k contiguous and rows a multiple
-        of 16 bytes apart, as the weight of a linear layer, transposed, is.
+        Tensors (…, m, k), (k, n) and (…, m, n) on one GPU, of any framework that speaks DLPack.
+        ``a`` and ``b`` are both float16, bfloat16 or float8_e4m3fn and ``out`` any of float16,
+        bfloat16 and float32, rounded once from a float32 sum; or they are int8 and ``out`` is
+        int32, exact but for overflow; or all are float32. ``a`` and ``b`` may be transposed views
+        and begin anywhere; the last dimension of ``out`` is contiguous. They are fastest with k
+        contiguous and rows a multiple of 16 bytes apart, as the weight of a linear layer,
+        transposed, is.
+    allow_tf32
+        Needed for float32: the tensor cores have no float32, so ``a`` and ``b`` are rounded to
+        tf32 (11 bits instead of 24) and multiplied with float32 sums. Refused otherwise, so that
+        nobody loses digits unasked.
     overlap
         Let the launch begin before what precedes it in the stream has ended (programmatic dependent
         launch). It waits for that before it touches memory, so results are the same.
@@ -38,13 +53,22 @@ def matmul(a: Any, b: Any, out: Any, *, target: str = "cuda-sm90a", overlap: boo
     """
     from moonpoly import _ffi_api
 
-    kernels = _kernels(target, str(out.dtype).rpartition(".")[2])
     try:
+        kernels = _kernels(target, a.dtype, out.dtype, allow_tf32)
         _ffi_api.gpu_gemm(kernels, a, b, out, overlap)
-    except (ValueError, TypeError) as err:
+    except (UnsupportedError, ValueError, TypeError) as err:
         raise InputError(str(err).partition("\n")[0]) from err
 
 
-@lru_cache(maxsize=16)
-def _kernels(target: str, dtype: str) -> Any:
-    return gpu_kernel_set(Target.parse(target), Workload("gemm", dtype))
+@lru_cache(maxsize=64)
+def _kernels(target: str, item: Any, output: Any, allow_tf32: bool) -> Any:
+    """Return the kernel set for a framework's own types of A and B, and of C."""
+    dtype, out_dtype = (str(each).rpartition(".")[2] for each in (item, output))
+    if dtype == "float32":
+        if not allow_tf32:
+            raise InputError(
+                "a product of float32 has no micro-kernels on a GPU that keep 24 bits; pass "
+                "allow_tf32=True to have A and B rounded to tf32 (11 bits), or use float16 operands"
+            )
+        dtype = "tf32"
+    return gpu_kernel_set(Target.parse(target), Workload("gemm", dtype, out_dtype))

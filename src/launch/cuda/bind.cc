@@ -15,7 +15,6 @@ namespace moonpoly {
 
 namespace {
 
-constexpr int64_t kMapAlignItems = 8;
 constexpr int64_t kMaxExtent = std::numeric_limits<int32_t>::max();
 // Strides of C are counted in 32 bits.
 constexpr int64_t kMaxStride = kMaxExtent;
@@ -27,14 +26,14 @@ struct Matrix {
   int64_t row_stride, col_stride;
 };
 
-void CheckType(const GpuKernelSetObj& ks, const DLTensor* tensor, const char* name) {
+void CheckType(const DLTensor* tensor, DLDataType type, const char* name) {
   if (tensor->device.device_type != kDLCUDA) {
     TVM_FFI_THROW(TypeError) << name << " must be on a CUDA device, got device type "
                              << static_cast<int>(tensor->device.device_type);
   }
-  if (tensor->dtype != ks.manifest().item) {
-    TVM_FFI_THROW(TypeError) << name << " must be " << ks.manifest().dtype << ", got "
-                             << tvm::ffi::DLDataTypeToString(tensor->dtype);
+  if (tensor->dtype != type) {
+    TVM_FFI_THROW(TypeError) << name << " must be " << tvm::ffi::DLDataTypeToString(type)
+                             << ", got " << tvm::ffi::DLDataTypeToString(tensor->dtype);
   }
 }
 
@@ -66,8 +65,8 @@ struct Storage {
   int64_t stride;
 };
 
-// `prefer_rows` decides where both readings are true.
-Storage StorageOf(const Matrix& matrix, bool prefer_rows, const char* name) {
+// `prefer_rows` decides where both readings are true; `align` are the items of 16 bytes.
+Storage StorageOf(const Matrix& matrix, bool prefer_rows, int64_t align, const char* name) {
   const bool rows_contiguous = matrix.col_stride == 1 || matrix.cols == 1;
   const bool cols_contiguous = matrix.row_stride == 1 || matrix.rows == 1;
   if (!rows_contiguous && !cols_contiguous) {
@@ -79,7 +78,7 @@ Storage StorageOf(const Matrix& matrix, bool prefer_rows, const char* name) {
   const int64_t length = by_rows ? matrix.cols : matrix.rows;
   const int64_t stride = by_rows ? matrix.row_stride : matrix.col_stride;
   // A single line is never stepped over: any stride describes it.
-  if (lines == 1) return {by_rows, (length + kMapAlignItems - 1) / kMapAlignItems * kMapAlignItems};
+  if (lines == 1) return {by_rows, (length + align - 1) / align * align};
   if (stride < 0 || stride > kMaxStride) {
     TVM_FFI_THROW(ValueError) << name << " must have strides of 0.." << kMaxStride << ", got "
                               << stride;
@@ -87,9 +86,9 @@ Storage StorageOf(const Matrix& matrix, bool prefer_rows, const char* name) {
   return {by_rows, stride};
 }
 
-GpuLoads AccessOf(const void* data, int64_t stride) {
+GpuLoads AccessOf(const void* data, int64_t stride, int64_t align) {
   const bool aligned =
-      reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride > 0 && stride % kMapAlignItems == 0;
+      reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride > 0 && stride % align == 0;
   return aligned ? GpuLoads::kTma : GpuLoads::kStrided;
 }
 
@@ -97,9 +96,11 @@ GpuLoads AccessOf(const void* data, int64_t stride) {
 
 GpuMatmul BindGpuMatmul(const GpuKernelSetObj& ks, const DLTensor* a, const DLTensor* b,
                         const DLTensor* c, bool overlap) {
-  CheckType(ks, a, "A");
-  CheckType(ks, b, "B");
-  CheckType(ks, c, "C");
+  const GpuTypes& types = ks.manifest().types;
+  const int64_t align = types.aligned_items();
+  CheckType(a, types.item, "A");
+  CheckType(b, types.item, "B");
+  CheckType(c, types.output, "C");
   CheckRank(b, 2, "B");
   const Matrix ma = Fold(a, "A"), mb = Fold(b, "B"), mc = Fold(c, "C");
   bool same_batch = a->ndim == c->ndim;
@@ -124,7 +125,7 @@ GpuMatmul BindGpuMatmul(const GpuKernelSetObj& ks, const DLTensor* a, const DLTe
   out.c = mc.data;
   out.problem = {mc.rows, mc.cols, ma.cols, GpuLayout::kNt, GpuLoads::kTma, overlap};
   if (mc.rows == 0 || mc.cols == 0) return out;
-  const Storage sc = StorageOf(mc, true, "C");
+  const Storage sc = StorageOf(mc, true, align, "C");
   if (!sc.by_rows) {
     TVM_FFI_THROW(ValueError) << "C must have a contiguous last dimension, got the stride "
                               << mc.col_stride;
@@ -132,11 +133,11 @@ GpuMatmul BindGpuMatmul(const GpuKernelSetObj& ks, const DLTensor* a, const DLTe
   out.ldc = sc.stride;
   if (ma.cols == 0) return out;
   // k contiguous in both is what most kernels read: it is taken where both readings are true.
-  const Storage sa = StorageOf(ma, true, "A"), sb = StorageOf(mb, false, "B");
+  const Storage sa = StorageOf(ma, true, align, "A"), sb = StorageOf(mb, false, align, "B");
   out.lda = sa.stride;
   out.ldb = sb.stride;
   out.problem.layout = static_cast<GpuLayout>((sa.by_rows ? 0 : 2) + (sb.by_rows ? 0 : 1));
-  out.problem.access = std::max(AccessOf(out.a, out.lda), AccessOf(out.b, out.ldb));
+  out.problem.access = std::max(AccessOf(out.a, out.lda, align), AccessOf(out.b, out.ldb, align));
   return out;
 }
 

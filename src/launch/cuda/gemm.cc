@@ -14,10 +14,9 @@ namespace moonpoly {
 
 namespace {
 
-constexpr int64_t kItemBytes = 2;
 constexpr uintptr_t kLoadBytes = 16;
 
-void* Offset(void* data, int64_t items) { return static_cast<char*>(data) + items * kItemBytes; }
+void* Offset(void* data, int64_t bytes) { return static_cast<char*>(data) + bytes; }
 
 /*! \brief A dense operand, as the kernels that load by themselves get it. */
 struct Operand {
@@ -29,10 +28,10 @@ struct Operand {
   void* data;
 };
 
-Operand MakeOperand(void* data, int64_t line, int64_t step) {
+Operand MakeOperand(void* data, int64_t line, int64_t step, int32_t item_bytes) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(data);
   const uintptr_t over = address % kLoadBytes;
-  return {reinterpret_cast<void*>(address - over), static_cast<int32_t>(over / kItemBytes), line,
+  return {reinterpret_cast<void*>(address - over), static_cast<int32_t>(over / item_bytes), line,
           step, data};
 }
 
@@ -98,15 +97,13 @@ struct Arguments {
 bool KContiguousInA(GpuLayout layout) { return (static_cast<int>(layout) & 2) == 0; }
 bool KContiguousInB(GpuLayout layout) { return (static_cast<int>(layout) & 1) != 0; }
 
-// Elements of a row of C that kernels may store at once.
-int32_t VectorOf(const void* c, int64_t ldc, int64_t cols) {
-  const uint64_t places = reinterpret_cast<uintptr_t>(c) / kItemBytes | static_cast<uint64_t>(ldc) |
+// Elements of a row of C that kernels may store at once: those of 16 bytes, or two, or one.
+int32_t VectorOf(const void* c, int64_t ldc, int64_t cols, int32_t item_bytes) {
+  const uint64_t places = reinterpret_cast<uintptr_t>(c) / item_bytes | static_cast<uint64_t>(ldc) |
                           static_cast<uint64_t>(cols);
-  return places % 8 == 0 ? 8 : places % 2 == 0 ? 2 : 1;
+  const int32_t widest = static_cast<int32_t>(kLoadBytes) / item_bytes;
+  return places % widest == 0 ? widest : places % 2 == 0 ? 2 : 1;
 }
-
-// Elements of k in one load by tensor map.
-constexpr int32_t kStep = 64;
 
 cuda::MappedMatrix WholeMatrix(const GpuKernelSetObj& ks, const Operand& operand, int64_t lines,
                                int64_t k, int32_t box) {
@@ -114,10 +111,10 @@ cuda::MappedMatrix WholeMatrix(const GpuKernelSetObj& ks, const Operand& operand
   matrix.address = operand.data;
   matrix.inner = k;
   matrix.outer = lines;
-  matrix.stride = operand.line;
-  matrix.box_inner = kStep;
+  matrix.stride_bytes = operand.line * ks.manifest().types.item_bytes();
+  matrix.box_inner = ks.manifest().types.step();
   matrix.box_outer = box;
-  matrix.type = ks.manifest().item.code == kDLFloat ? cuda::kMapFloat16 : cuda::kMapBfloat16;
+  matrix.type = ks.manifest().types.map;
   return matrix;
 }
 
@@ -140,14 +137,16 @@ void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuR
   const int64_t b_n = k_in_b ? matmul.ldb : 1, b_k = k_in_b ? 1 : matmul.ldb;
   const GpuTiling tiling = TilingOf(kernel, region.rows(), region.cols(), region.split);
   Arguments arguments;
-  arguments.a = MakeOperand(Offset(matmul.a, region.m0 * a_m), a_m, a_k);
-  arguments.b = MakeOperand(Offset(matmul.b, region.n0 * b_n), b_n, b_k);
-  arguments.c = Offset(matmul.c, region.m0 * matmul.ldc + region.n0);
+  const int32_t item = ks.manifest().types.item_bytes();
+  const int32_t output = ks.manifest().types.output_bytes();
+  arguments.a = MakeOperand(Offset(matmul.a, region.m0 * a_m * item), a_m, a_k, item);
+  arguments.b = MakeOperand(Offset(matmul.b, region.n0 * b_n * item), b_n, b_k, item);
+  arguments.c = Offset(matmul.c, (region.m0 * matmul.ldc + region.n0) * output);
   arguments.m = static_cast<int32_t>(region.rows());
   arguments.n = static_cast<int32_t>(region.cols());
   arguments.k = static_cast<int32_t>(problem.k);
   arguments.ldc = static_cast<int32_t>(matmul.ldc);
-  arguments.vector_c = VectorOf(arguments.c, matmul.ldc, region.cols());
+  arguments.vector_c = VectorOf(arguments.c, matmul.ldc, region.cols(), output);
   arguments.grid = static_cast<int32_t>(tiling.blocks);
   arguments.cluster = region.split.cluster;
   arguments.slices = region.split.slices;
@@ -165,10 +164,10 @@ void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuR
                addresses.data());
 }
 
-void FillZero(const GpuMatmul& matmul, cuda::Stream stream) {
+void FillZero(const GpuMatmul& matmul, int64_t item_bytes, cuda::Stream stream) {
   cuda::Check(cuda::GetDriver().cuMemsetD2D8Async(
-                  reinterpret_cast<cuda::DevicePtr>(matmul.c), matmul.ldc * kItemBytes, 0,
-                  matmul.problem.n * kItemBytes, matmul.problem.m, stream),
+                  reinterpret_cast<cuda::DevicePtr>(matmul.c), matmul.ldc * item_bytes, 0,
+                  matmul.problem.n * item_bytes, matmul.problem.m, stream),
               "cuMemsetD2D8Async");
 }
 
@@ -180,7 +179,7 @@ void LaunchGpuMatmul(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const G
   if (problem.m == 0 || problem.n == 0) return;
   cuda::UseDevice(matmul.device);
   if (problem.k == 0) {
-    FillZero(matmul, stream);
+    FillZero(matmul, ks.manifest().types.output_bytes(), stream);
     return;
   }
   const std::vector<cuda::Function>& functions = ks.Functions(matmul.device, stream);

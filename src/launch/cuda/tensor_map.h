@@ -12,20 +12,20 @@
 namespace moonpoly {
 namespace cuda {
 
-/*! \brief A matrix of 2-byte elements whose dimension `inner` is contiguous. */
+/*! \brief A matrix whose dimension `inner` is contiguous. */
 struct MappedMatrix {
   void* address;
   int64_t inner, outer;
-  /*! \brief Elements from one index of `outer` to the next: a multiple of 8. */
-  int64_t stride;
+  /*! \brief Bytes from one index of `outer` to the next: a multiple of 16. */
+  int64_t stride_bytes;
   /*! \brief The block that one load fetches. */
   int32_t box_inner, box_outer;
   TensorMapType type;
 
   bool operator==(const MappedMatrix& other) const {
     return address == other.address && inner == other.inner && outer == other.outer &&
-           stride == other.stride && box_inner == other.box_inner && box_outer == other.box_outer &&
-           type == other.type;
+           stride_bytes == other.stride_bytes && box_inner == other.box_inner &&
+           box_outer == other.box_outer && type == other.type;
   }
 };
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 from tvm import s_tir
 
 from moonpoly.autotune.candidates import candidates, space_of
-from moonpoly.autotune.gpu.compile import compile_programs
+from moonpoly.autotune.gpu.compile import Kernel, compile_programs
 from moonpoly.autotune.gpu.program import Program, program_of_schedule, tile_module
 from moonpoly.schedules.cuda import configs
 from moonpoly.target import Target
-from moonpoly.workload import Workload
+from moonpoly.tir_templates.wgmma.config import WgmmaConfig
+from moonpoly.workload import OUTPUTS, Workload
 
+# Every type of operand, and every type that its products can have.
+PAIRS = [(item, out) for item, outs in OUTPUTS.items() if item != "float32" for out in outs]
 TARGET = Target.parse("cuda-sm90a")
 
 # One of every way in which a tile program differs from the others.
@@ -50,6 +55,38 @@ def compiled(programs):
     """Return the compiled kernels by kind, and the image that holds them all."""
     kernels, image = compile_programs(list(programs.values()), TARGET.tvm_target())
     return dict(zip(programs, kernels, strict=True)), image
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Kernels, the image that holds them and its disassembly by symbol."""
+
+    kernels: list[Kernel]
+    image: bytes
+
+
+def types_of(kernel):
+    """Return what A and B and what C of a kernel are."""
+    return kernel.program.config.dtype, kernel.program.config.out_dtype
+
+
+@pytest.fixture(scope="session")
+def typed():
+    """Return for each pair of types a small kernel that loads by itself and cuts reductions.
+
+    Stores of whole reductions are in the kinds above for float16, and here for what stores 32 bits.
+    """
+    configs_ = [
+        WgmmaConfig(64, 16, 4, loads="strided", split=True, dtype=item, out_dtype=out)
+        for item, out in PAIRS
+        if (item, out) != ("float16", "float16")
+    ]
+    configs_ += [
+        WgmmaConfig(64, 24, 4, dtype="int8", out_dtype="int32"),
+        WgmmaConfig(16, 64, 4, swapped=True, dtype="float16", out_dtype="float32"),
+    ]
+    programs = [Program(config.name("sm90a"), config) for config in configs_]
+    return Compiled(*compile_programs(programs, TARGET.tvm_target()))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from moonpoly.autotune.gpu.launch import Launch, bench
 from moonpoly.autotune.gpu.measure import checks
 from moonpoly.target import gpu_features
 
-from .conftest import KINDS
+from .conftest import KINDS, PAIRS, types_of
 
 pytestmark = [
     pytest.mark.gpu,
@@ -35,9 +35,19 @@ def test_a_cut_reduction_gives_the_same_bits_twice(compiled, kind):
     kernels, image = compiled
     on = bench("float16")
     function, slots = on.load(kernels[kind], image)
+    config = kernels[kind].program.config
     launch = Launch(100, 72, 5000, 8, 3)
     results = []
     for _ in range(5):
         on.launcher(kernels[kind], function, slots, launch)()
-        results.append(on.result(launch).tobytes())
+        results.append(on.result(launch, config.out_dtype).tobytes())
     assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("types", PAIRS, ids=":".join)
+def test_every_type_computes_what_numpy_does(typed, types):
+    on = bench(types[0])
+    for kernel in (k for k in typed.kernels if types_of(k) == types):
+        function, slots = on.load(kernel, typed.image)
+        for launch in (*checks(kernel), Launch(1, 1, 16), Launch(65, 15, 1040)):
+            on.check(kernel, function, slots, launch)

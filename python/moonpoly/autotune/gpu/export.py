@@ -11,7 +11,7 @@ from moonpoly.autotune.artifact import MANIFEST, SCHEMA, Artifact, read_artifact
 from moonpoly.autotune.candidates import Candidate, space_of
 from moonpoly.autotune.costs import digest_of
 from moonpoly.autotune.gpu.compile import Kernel, compile_programs, compiler_path
-from moonpoly.autotune.gpu.program import Program, program_of_trace
+from moonpoly.autotune.gpu.program import Program, program_of_trace, recorded_names
 from moonpoly.autotune.gpu.search import compile_pool
 from moonpoly.autotune.progress import progress
 from moonpoly.autotune.records import TuningRecord
@@ -52,6 +52,7 @@ def export_gpu(
         programs[start : start + _KERNELS_OF_IMAGE]
         for start in range(0, len(programs), _KERNELS_OF_IMAGE)
     ]
+    tables = costs_of(target, programs, costs)
     entries: list[dict[str, Any]] = []
     with progress() as bar, atomic_dir(path) as folder:
         require_space(folder, _SPACE_BYTES)
@@ -64,7 +65,7 @@ def export_gpu(
             name = f"kernels_{number:02}.cubin"
             (folder / name).write_bytes(image)
             images[name] = digest_of(folder / name)
-            entries += [_entry(kernel, name, costs["kernels"]) for kernel in kernels]
+            entries += [_entry(kernel, name, tables) for kernel in kernels]
             bar.advance(step)
         manifest = {
             "schema": SCHEMA,
@@ -72,6 +73,7 @@ def export_gpu(
             "target": target.to_dict(),
             "op": workload.op,
             "dtype": workload.dtype,
+            "out_dtype": workload.out_dtype,
             "digest": sources.digest(),
             "images": images,
             "grid": costs["grid"],
@@ -103,12 +105,32 @@ def program_of(target: Target, candidate: Candidate, record: TuningRecord) -> Pr
         raise ArtifactError(
             f"the tuning record of {record.kernel} does not fit its template ({reason}); {mend}"
         ) from err
-    if program.name != record.kernel or program.config.problems():
+    names = recorded_names(program, space_of(target).facts.isa)
+    if record.kernel not in names or program.config.problems():
         raise ArtifactError(
             f"the tuning record of {record.kernel} describes {program.name}, which is another "
             f"kernel or can't be built ({', '.join(program.config.problems())}); {mend}"
         )
     return program
+
+
+def costs_of(target: Target, programs: Sequence[Program], costs: dict[str, Any]) -> dict[str, Any]:
+    """Return the cost table of each program by its name: its own, or that of one that runs alike.
+
+    Raises
+    ------
+    ArtifactError
+        If there are no costs of one.
+    """
+    known: dict[str, Any] = costs["kernels"]
+    tables = {}
+    for program in programs:
+        names = recorded_names(program, space_of(target).facts.isa)
+        found = next((known[name] for name in names if name in known), None)
+        if found is None:
+            raise ArtifactError(f"the cost tables lack {program.name}; run `moonpoly calibrate`")
+        tables[program.name] = found
+    return tables
 
 
 def _entry(kernel: Kernel, image: str, costs: dict[str, Any]) -> dict[str, Any]:
@@ -126,16 +148,8 @@ def _entry(kernel: Kernel, image: str, costs: dict[str, Any]) -> dict[str, Any]:
 
 
 def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
-    """Return what plans are made with: a kernel's tile, its blocks and its costs.
-
-    Raises
-    ------
-    ArtifactError
-        If there are no costs of it.
-    """
+    """Return what plans are made with: a kernel's tile, its blocks and its costs."""
     config, name = program.config, program.name
-    if name not in costs:
-        raise ArtifactError(f"the cost tables lack {name}; run `moonpoly calibrate`")
     boxes = {} if config.loads == "strided" else {"box_x": config.box_x, "box_y": config.box_y}
     return {
         "name": name,

@@ -8,23 +8,28 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.error import TuneError
 from moonpoly.gpu_driver import Device
-from moonpoly.tir_templates.wgmma.config import STEP, WgmmaConfig
+from moonpoly.tir_templates.wgmma.config import WgmmaConfig
+from moonpoly.tir_templates.wgmma.items import ITEMS, OUTPUT_BYTES
 
-_ITEM_BYTES = 2
-_ALIGNED_ITEMS = 8
+# Rows that tensor maps describe start at multiples of these bytes.
+_ALIGNED_BYTES = 16
 # Room for each operand, and for partial sums.
 OPERAND_BYTES = 384 << 20
 WORKSPACE_BYTES = 64 << 20
 _COUNTER_BYTES = 4 << 20
 _SEED = 3
 
-# Relative to the norm of the result: what 11 (8) bits of a rounded item leave, doubled.
-_TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3}
+# Relative to the norm of the result: what 11 (8) bits of a rounded item leave, doubled; nothing of
+# integers. The operands of tf32 are rounded to 11 bits.
+_TOLERANCE = {"float16": 1e-3, "bfloat16": 8e-3, "float32": 1e-3, "int32": 1e-12}
+_NUMPY = {"tf32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+_NUMPY |= {"float8_e4m3fn": np.dtype(ml_dtypes.float8_e4m3fn)}
 
 
 @dataclass(frozen=True)
@@ -79,13 +84,14 @@ class Bench:
 
     def __init__(self, dtype: str) -> None:
         self.device = Device()
+        self._item = _numpy(dtype)
         self._dtype = dtype
         self._a, self._b, self._c = (self.device.allocate(OPERAND_BYTES) for _ in range(3))
         self._workspace = self.device.allocate(WORKSPACE_BYTES)
         self._counters = self.device.allocate(_COUNTER_BYTES)
         self.device.write(self._counters, bytes(_COUNTER_BYTES))
         rng = np.random.default_rng(_SEED)
-        block = _to_bits(rng.uniform(-1, 1, 8 << 20).astype(np.float32), dtype).tobytes()
+        block = _random(rng, (16 << 20) // self._item.itemsize, self._item).tobytes()
         for start in (self._a, self._b):
             for offset in range(0, OPERAND_BYTES, len(block)):
                 self.device.write(start + offset, block)
@@ -111,7 +117,8 @@ class Bench:
         """Return a function that launches a kernel on random operands."""
         config = kernel.program.config
         stride = _row_items(config, launch.k)
-        if max(launch.m * stride, launch.n * stride, launch.m * launch.n) * 4 > OPERAND_BYTES * 2:
+        largest = max(launch.m, launch.n) * stride * self._item.itemsize
+        if max(largest, launch.m * launch.n * OUTPUT_BYTES[config.out_dtype]) > OPERAND_BYTES:
             raise TuneError(f"{launch} is larger than the operands that are measured with")
         if launch.slices > 1 and self._sums_bytes(config, launch) > WORKSPACE_BYTES:
             raise TuneError(f"{launch} has more partial sums than there is room for")
@@ -137,32 +144,34 @@ class Bench:
         """
         config = kernel.program.config
         m, n, k, stride = launch.m, launch.n, launch.k, _row_items(config, launch.k)
-        self.device.write(self._c, b"\xff" * (m * n * _ITEM_BYTES))
+        output = _numpy(config.out_dtype)
+        self.device.write(self._c, b"\xff" * (m * n * output.itemsize))
         self.launcher(kernel, function, slots, launch)()
-        found = self.result(launch)
+        found = self.result(launch, config.out_dtype)
         a, b = (
-            _from_bits(self.device.read(start, rows * stride * _ITEM_BYTES), self._dtype).reshape(
-                rows, stride
-            )[:, :k]
+            self._read(start, rows * stride, self._item).reshape(rows, stride)[:, :k]
             for start, rows in ((self._a, m), (self._b, n))
         )
         expected = a @ b.T
-        # Single precision is enough here: what is looked for is a wrong item, not a rounding.
         error = float(np.linalg.norm(found - expected) / np.linalg.norm(expected))
-        if not error < _TOLERANCE[self._dtype]:
+        if not error < _TOLERANCE[config.out_dtype]:
             raise TuneError(f"{kernel.program.name} is wrong by {error:.2g} at {launch}")
 
-    def result(self, launch: Launch) -> np.ndarray:
-        """Return C of the last launch, float32 of shape (m, n)."""
-        m, n = launch.m, launch.n
-        bits = self.device.read(self._c, m * n * _ITEM_BYTES)
-        return _from_bits(bits, self._dtype).reshape(m, n)
+    def result(self, launch: Launch, out_dtype: str) -> np.ndarray:
+        """Return C of the last launch, float64 of shape (m, n)."""
+        return self._read(self._c, launch.m * launch.n, _numpy(out_dtype)).reshape(
+            launch.m, launch.n
+        )
+
+    def _read(self, start: int, count: int, dtype: np.dtype[Any]) -> np.ndarray:
+        data = self.device.read(start, count * dtype.itemsize)
+        return np.frombuffer(data, dtype).astype(np.float64)
 
     def _values(
         self, config: WgmmaConfig, launch: Launch, stride: int, grid: int
     ) -> dict[str, Any]:
         m, n, k = launch.m, launch.n, launch.k
-        aligned = n % _ALIGNED_ITEMS == 0
+        widest = _ALIGNED_BYTES // OUTPUT_BYTES[config.out_dtype]
         values: dict[str, Any] = {
             "a": ctypes.c_uint64(self._a),
             "b": ctypes.c_uint64(self._b),
@@ -177,7 +186,7 @@ class Bench:
             "n": n,
             "k": k,
             "ldc": n,
-            "vector_c": 8 if aligned else 2 - n % 2,
+            "vector_c": widest if n % widest == 0 else 2 - n % 2,
             "grid": grid,
             "cluster": launch.cluster,
             "slices": launch.slices,
@@ -188,12 +197,12 @@ class Bench:
         x, y = ((self._b, n), (self._a, m)) if config.swapped else ((self._a, m), (self._b, n))
         for name, (address, rows), box in (("x", x, config.box_x), ("y", y, config.box_y)):
             if config.loads == "tma":
-                values[f"{name}_map"] = self._map(address, k, rows, stride, box)
+                values[f"{name}_map"] = self._map(address, k, rows, stride, (config.step, box))
         return values
 
-    def _map(self, address: int, items: int, rows: int, stride: int, box: int) -> Any:
+    def _map(self, address: int, items: int, rows: int, stride: int, box: tuple[int, int]) -> Any:
         return self.device.tensor_map(
-            self._dtype, address, items, rows, stride * _ITEM_BYTES, (STEP, box)
+            self._dtype, address, items, rows, stride * self._item.itemsize, box
         )
 
     def _sums_bytes(self, config: WgmmaConfig, launch: Launch) -> int:
@@ -207,21 +216,24 @@ def bench(dtype: str) -> Bench:
 
 
 def _row_items(config: WgmmaConfig, k: int) -> int:
-    """Return the items from row to row: TMA needs multiples of eight."""
-    return _ceil(k, _ALIGNED_ITEMS) * _ALIGNED_ITEMS if config.loads == "tma" else k
+    """Return the items from row to row: TMA needs multiples of 16 bytes."""
+    aligned = aligned_items(config.dtype)
+    return _ceil(k, aligned) * aligned if config.loads == "tma" else k
 
 
-def _to_bits(values: np.ndarray, dtype: str) -> np.ndarray:
-    if dtype == "float16":
-        return values.astype(np.float16).view(np.uint16)
-    return (values.view(np.uint32) >> 16).astype(np.uint16)
+def aligned_items(dtype: str) -> int:
+    """Return the items of 16 bytes: what a row's must be a multiple of for tensor maps."""
+    return _ALIGNED_BYTES // ITEMS[dtype].bytes
 
 
-def _from_bits(data: bytes, dtype: str) -> np.ndarray:
-    bits = np.frombuffer(data, np.uint16)
-    if dtype == "float16":
-        return bits.view(np.float16).astype(np.float32)
-    return (bits.astype(np.uint32) << 16).view(np.float32)
+def _numpy(dtype: str) -> np.dtype[Any]:
+    return _NUMPY.get(dtype) or np.dtype(dtype)
+
+
+def _random(rng: np.random.Generator, count: int, dtype: np.dtype[Any]) -> np.ndarray:
+    if dtype == np.int8:
+        return rng.integers(-128, 128, count, np.int8)
+    return rng.uniform(-1, 1, count).astype(dtype)
 
 
 def _ceil(value: int, by: int) -> int:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.autotune.gpu.launch import Launch, bench
+from moonpoly.tir_templates.wgmma.items import ITEMS
 
 _CALLS, _REPLAYS = 40, 5
 # A product that moves little. One that streams from memory, and one from the second cache, have as
@@ -53,7 +54,7 @@ def measure_gpu(dtype: str, kernel: Kernel, image: bytes) -> GpuConstants:
 
     def rate(waves: int, k: int) -> float:
         n = waves * slots * kernel.program.config.un
-        return round(2 * n * k / 1e3 / max(us((64, n, k)) - small, 0.1), 0)
+        return round(ITEMS[dtype].bytes * n * k / 1e3 / max(us((64, n, k)) - small, 0.1), 0)
 
     small, overlapped = us(_SMALL), us(_SMALL, overlap=True)
     return GpuConstants(

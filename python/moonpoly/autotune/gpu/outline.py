@@ -7,7 +7,7 @@ from typing import Any
 from moonpoly.autotune.artifact import SCHEMA
 from moonpoly.autotune.costs import load_costs
 from moonpoly.autotune.export import candidates_of
-from moonpoly.autotune.gpu.export import describe, program_of
+from moonpoly.autotune.gpu.export import costs_of, describe, program_of
 from moonpoly.autotune.records import load_records
 from moonpoly.autotune.sources import current_sources
 from moonpoly.target import Target
@@ -33,13 +33,15 @@ def planning_manifest(target: Target, workload: Workload) -> dict[str, Any]:
     costs = load_costs(sources.costs, sources.records)
     candidates = candidates_of(records, target, workload)
     programs = [program_of(target, c, r) for c, r in zip(candidates, records, strict=True)]
+    tables = costs_of(target, programs, costs)
     return {
         "schema": SCHEMA,
         "target": target.to_dict(),
         "op": workload.op,
         "dtype": workload.dtype,
+        "out_dtype": workload.out_dtype,
         "digest": sources.digest(),
         "grid": costs["grid"],
-        "kernels": [describe(program, costs["kernels"]) | _UNCOMPILED for program in programs],
+        "kernels": [describe(program, tables) | _UNCOMPILED for program in programs],
         "machine": costs["machine"],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import tvm
@@ -13,6 +13,7 @@ from moonpoly.autotune.generate import MAIN
 from moonpoly.schedules.cuda import DECISIONS, PREFIX, consumers_of
 from moonpoly.tir_templates import template
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
+from moonpoly.workload import Workload
 
 _LOADS = {"whole": "tma", "split": "tma", "strided": "strided"}
 _FLAGS = {field.name for field in fields(WgmmaConfig) if field.type == "bool"}
@@ -63,10 +64,23 @@ def program_of_schedule(candidate: Candidate, isa: str, sch: s_tir.Schedule) -> 
         consumers=2 if chosen["pingpong"] else consumers_of(rows),
         loads=_LOADS[tile.family],
         dtype=candidate.dtype,
-        out_dtype=candidate.dtype,
+        out_dtype=candidate.out_dtype,
         **chosen,
     )
     return Program(config.name(isa), config)
+
+
+def recorded_names(program: Program, isa: str) -> tuple[str, ...]:
+    """Return the names that a program's record and costs may have: its own first, then its likes'.
+
+    A record of one type serves another that runs alike.
+    """
+    config = program.config
+    likes = Workload("gemm", config.dtype, config.out_dtype).likes
+    return (
+        program.name,
+        *(replace(config, dtype=w.dtype, out_dtype=w.out_dtype).name(isa) for w in likes),
+    )
 
 
 def _plain(value: Any) -> int:

@@ -122,7 +122,7 @@ def plan_us(one: Contender, shapes: SyntheticShapes) -> np.ndarray:
         if count > 1:
             us = us + costs.slices_us + costs.slice_us * count
         # A block with less than one step only adds up.
-        us = np.where((cluster * count > 1) & (k < 64), np.inf, us)
+        us = np.where((cluster * count > 1) & (k < config.step), np.inf, us)
         best = np.minimum(best, us)
     served = [layout for layout, loads in _SERVES.items() if config.loads in loads]
     return np.where(np.isin(shapes.layout, served), best, np.inf)

@@ -19,6 +19,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from moonpoly.tir_templates.wgmma.config import ROW_BYTES
+from moonpoly.tir_templates.wgmma.items import ITEMS
+
 # Where the correction is free, up to the ends of the table; it is linear in the logarithms between.
 _K_KNOTS = (64, 256, 1024, 4096, 16_384)
 _LOAD_KNOTS = (0.01, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 8.0)
@@ -29,7 +32,6 @@ _ROUNDS = 3
 _FAR = 1.5
 _CLUSTERS = (1, 2, 4, 8)
 Vector = npt.NDArray[np.float64]
-_STEP = 64
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ def _launches(
 
     kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
     out: dict[str, list[_Launch]] = defaultdict(list)
+    step = ROW_BYTES // ITEMS[manifest["dtype"]].bytes
     for record in records:
         predicted = {}
         shape = record["m"], record["n"], record["k"]
@@ -91,12 +94,12 @@ def _launches(
                 [region] = json.loads(text)["regions"]
                 predicted[region["kernel"], region["cluster"], region["slices"]] = region
         best_us = min(us for *_, us in record["launches"])
-        steps = -(-record["k"] // _STEP)
+        steps = -(-record["k"] // step)
         for name, cluster, slices, us in record["launches"]:
             region = predicted.get((name, cluster, slices))
             if region is None:
                 continue
-            k = -(-steps // (cluster * slices)) * _STEP
+            k = -(-steps // (cluster * slices)) * step
             far = math.log(us / best_us) / math.log(_FAR)
             out[name].append(
                 _Launch(us, region["us"], k, region["load"], cluster, slices, 3.0**-far)

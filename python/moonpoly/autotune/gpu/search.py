@@ -83,8 +83,9 @@ def draw(candidate: Candidate, target: Target, work: GpuWorkspace, trials: int) 
     database = open_database(work.root, candidate)
     module = tile_module(candidate)
     known = {sampled_values(trace_json(r.trace)) for r in database.get_all_tuning_records()}
-    draws = _DRAWS_PER_PROGRAM * len(configs(candidate.tile))
-    wanted = min(trials, len(configs(candidate.tile))) - len(known)
+    programs = len(configs(candidate.tile, candidate.dtype))
+    draws = _DRAWS_PER_PROGRAM * programs
+    wanted = min(trials, programs) - len(known)
     if wanted <= 0:
         return []
     with without_intrinsics():

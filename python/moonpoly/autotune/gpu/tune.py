@@ -69,7 +69,9 @@ def tune_gpu(
     """
     work = GpuWorkspace(work_dir)
     with progress() as bar, between_steps() as check:
-        total = sum(min(trials, len(configs(candidate.tile))) for candidate in chosen)
+        total = sum(
+            min(trials, len(configs(candidate.tile, candidate.dtype))) for candidate in chosen
+        )
         step = bar.add_task("searching", total=total)
         failures: list[str] = []
 
