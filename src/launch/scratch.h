@@ -12,7 +12,7 @@ namespace moonpoly {
 
 /*! \brief Capacities in floats. */
 constexpr int64_t kScratchA = 192 << 10;
-constexpr int64_t kScratchB = 384 << 10;
+constexpr int64_t kScratchB = 1024 << 10;
 constexpr int64_t kScratchC = 64 << 10;
 /*! \brief Of the results of several images together. */
 constexpr int64_t kMaxFoldedFloats = 1 << 20;

@@ -10,11 +10,15 @@ namespace moonpoly {
 namespace {
 
 constexpr float kKbPerFloat = sizeof(float) / 1024.0f;
-// A reduction deeper than kMaxUncutDepth is walked in slices, so that a block of A and a tile of B
-// stay in the second cache: of kSliceDepth where A has many rows, deeper where it has few.
-constexpr int64_t kMaxUncutDepth = 1024;
-constexpr int64_t kSliceDepth = 512, kDeepestSlice = 2048;
-constexpr float kSlicePart = 0.75f;
+// A slice of the reduction is as deep as a tile's operands, its rows of A and its panels of B, take
+// this part of the second cache: each further slice reads and writes all of C again.
+constexpr float kTilePart = 0.6f;
+// Rows of B that lie far apart share few sets of a cache, and what is gathered should stay there
+// until all rows of A have met it. Then a slice holds all of them, and is no deeper than this.
+constexpr float kBlockPart = 0.75f;
+constexpr int64_t kMaxUncutDepth = 1024, kDeepestSlice = 2048;
+// Below this depth writing C is no longer cheap.
+constexpr int64_t kSliceDepth = 512;
 // A call should take this many times what calling costs.
 constexpr float kCallShare = 30.0f;
 // Columns of a block: a multiple of every tile width.
@@ -149,7 +153,7 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
     // The launcher packs the ragged tile of a B that it otherwise reads in place, for its padding.
     if (!cell.pack_b && !dot) cell.extra_us += PackUs(static_cast<float>(kernel.un));
     cell.extra_us += static_cast<float>(share_rows * kernel.um * kernel.un) *
-                     static_cast<float>(CeilDiv(depth_, SliceOf(kernel, share_rows))) * copy_us;
+                     static_cast<float>(CeilDiv(depth_, SliceOf(cell))) * copy_us;
   }
   switch (model_) {
     case CostModel::kFull:
@@ -167,13 +171,19 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
   return cell;
 }
 
-int64_t RegionCost::SliceOf(const MicroKernel& kernel, int64_t row_tiles) const {
-  if (kernel.family == KernelFamily::kDot || depth_ <= kMaxUncutDepth) return depth_;
-  const int64_t columns_of_a_and_b = row_tiles * kernel.um + kernel.un;
-  const auto fitting = static_cast<int64_t>(kSlicePart * static_cast<float>(ks_.caches().l2_bytes) /
-                                            static_cast<float>(sizeof(float) * columns_of_a_and_b));
-  const int64_t deepest = std::clamp(fitting, kSliceDepth, kDeepestSlice);
-  return CeilDiv(depth_, CeilDiv(depth_, deepest));
+int64_t RegionCost::SliceOf(const Cell& cell) const {
+  const MicroKernel& kernel = ks_.kernel(cell.kernel);
+  if (kernel.family == KernelFamily::kDot) return depth_;
+  const bool panels =
+      problem_.b_mode == BMode::kPacked || (cell.pack_b && problem_.b_mode != BMode::kGathered);
+  if (!panels && depth_ <= kMaxUncutDepth) return depth_;
+  const int64_t row_tiles = panels ? 1 : CeilDiv32(cell.row_tiles, cell.grid.rows);
+  const float bytes = (panels ? kTilePart : kBlockPart) * static_cast<float>(ks_.caches().l2_bytes);
+  auto deepest = static_cast<int64_t>(
+      bytes / static_cast<float>(sizeof(float) * (row_tiles * kernel.um + kernel.un)));
+  if (!panels) deepest = std::min(deepest, kDeepestSlice);
+  const int64_t each = CeilDiv(depth_, CeilDiv(depth_, std::max(deepest, kSliceDepth)));
+  return CeilDiv(each, kSliceStep) * kSliceStep;
 }
 
 // Rows of a block: as many as half of the second cache holds of A. Where a whole block of B stays
@@ -202,7 +212,7 @@ Region RegionCost::ToRegion(const Cell& cell) const {
   region.row_threads = cell.grid.rows;
   region.col_threads = cell.grid.cols;
   region.pack_b = cell.pack_b;
-  region.kc = SliceOf(kernel, CeilDiv(cell.row_tiles, cell.grid.rows));
+  region.kc = SliceOf(cell);
   region.mc = BlockRows(cell, region.kc);
   const int64_t cols = cell.pack_b ? kPackedBlockCols : kBlockCols;
   region.nc = std::max<int64_t>(1, cols / kernel.un) * kernel.un;

@@ -87,8 +87,8 @@ class RegionCost {
     }
     return ks_.grid().TaskUs(table, k_point_, m, n);
   }
-  // Steps of the reduction that are walked at a time over so many tiles of rows.
-  int64_t SliceOf(const MicroKernel& kernel, int64_t row_tiles) const;
+  // Steps of the reduction that are walked at a time.
+  int64_t SliceOf(const Cell& cell) const;
 
   const KernelSetObj& ks_;
   const Problem& problem_;
