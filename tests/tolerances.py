@@ -12,10 +12,17 @@ import numpy as np
 # max |got - exact| / (|A| @ |B|): one rounding per step in the worst case, far less in practice.
 # For 16-bit types this bounds what is left after rounding the exact result to the type: tensor
 # cores cut off the sums of 16 products instead of rounding them.
-OPERATOR_REL = {"float32": 2e-6, "float16": 1e-5, "bfloat16": 1e-5}
+# Products of 8-bit floats are added up with 14 bits, of which every addition cuts off the rest.
+OPERATOR_REL = {
+    "float32": 2e-6,
+    "float16": 1e-5,
+    "bfloat16": 1e-5,
+    "tf32": 1e-5,
+    "float8_e4m3fn": 2e-3,
+}
 
 # Half a unit in the last place, relative to the value.
-ROUNDING_REL = {"float16": 2.0**-11, "bfloat16": 2.0**-8}
+ROUNDING_REL = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24}
 
 # Relative to the largest magnitude of the reference output, for whole models in float32.
 MODEL_REL = {"float32": 1e-4}

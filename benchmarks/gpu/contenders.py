@@ -9,6 +9,7 @@ from typing import Any
 from ..shape_lists import Problem
 from .cublaslt import WORKSPACE_BYTES, Choice, CublasLt
 from .operands import OperandSet
+from .types import Types, multiplier
 
 # A graph of so many calls on the operand sets, which take turns.
 Capture = Callable[[Sequence[OperandSet], int], Any]
@@ -58,9 +59,10 @@ class Stage:
 class Ours:
     """Plans of the selector, or given ones."""
 
-    def __init__(self, kernels: Any, stage: Stage) -> None:
+    def __init__(self, kernels: Any, stage: Stage, types: Types) -> None:
         self._kernels = kernels
         self._stage = stage
+        self._types = types
 
     def plan(self, problem: Problem, *, overlap: bool, cost_model: str = "full") -> str:
         """Return the selector's plan for contiguous operands."""
@@ -71,7 +73,7 @@ class Ours:
             problem.m,
             problem.n,
             problem.k,
-            access=access_of(problem),
+            access=access_of(problem, self._types),
             overlap=overlap,
             cost_model=cost_model,
         )
@@ -95,10 +97,11 @@ class Ours:
 
 
 class Cublas:
-    """What ``torch.mm`` calls."""
+    """What torch calls for a product of these types, ``torch.mm`` for most."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: Stage, types: Types) -> None:
         self._stage = stage
+        self._multiply = multiplier(types)
 
     def run(self, operands: OperandSet) -> None:
         """Run once, which also lets torch allocate its workspace."""
@@ -108,15 +111,12 @@ class Cublas:
         """Return the graph of so many calls."""
         return self._stage.capture(self._enqueue(sets), calls)
 
-    @staticmethod
-    def _enqueue(sets: Sequence[OperandSet]) -> Callable[[int], None]:
-        import torch
-
+    def _enqueue(self, sets: Sequence[OperandSet]) -> Callable[[int], None]:
         triples = [(each.a, each.b.t(), each.c) for each in sets]
 
         def enqueue(index: int) -> None:
             a, b, c = triples[index % len(triples)]
-            torch.mm(a, b, out=c)
+            self._multiply(a, b, c)
 
         return enqueue
 
@@ -131,9 +131,9 @@ class Lt:
         self._workspace = torch.empty(WORKSPACE_BYTES, dtype=torch.uint8, device="cuda")
         self.library = CublasLt(self._workspace.data_ptr())
 
-    def captures(self, problem: Problem, dtype: str, count: int) -> list[Capture]:
+    def captures(self, problem: Problem, types: Types, count: int) -> list[Capture]:
         """Return a way to capture each of up to `count` choices, in the heuristic's order."""
-        product = self.library.product(problem.m, problem.n, problem.k, dtype)
+        product = self.library.product(problem.m, problem.n, problem.k, types)
 
         def of(choice: Choice) -> Capture:
             def capture(sets: Sequence[OperandSet], calls: int) -> Any:
@@ -150,10 +150,14 @@ class Lt:
         return [of(choice) for choice in product.choices(count)]
 
 
-def access_of(problem: Problem) -> str:
+def access_of(problem: Problem, types: Types) -> str:
     """Return how contiguous operands of a problem can be read."""
     # A single row begins where the allocation does.
-    return "tma" if problem.k % 8 == 0 or max(problem.m, problem.n) == 1 else "strided"
+    return (
+        "tma"
+        if problem.k % types.aligned_items == 0 or max(problem.m, problem.n) == 1
+        else "strided"
+    )
 
 
 def _tensors(operands: OperandSet) -> tuple[Any, Any, Any]:

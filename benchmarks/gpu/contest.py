@@ -10,9 +10,9 @@ from typing import Any
 
 from ..peer import BenchmarkError
 from ..shape_lists import Problem
-from ..tolerances import OPERATOR_REL_16BIT
 from .contenders import Cublas, Lt, Ours, Stage
 from .operands import OperandSet, Pool
+from .types import Types
 
 # Ours with launches that overlap their neighbours and without; cuBLAS as torch calls it; cuBLASLt's
 # first choice and the fastest of its choices.
@@ -83,11 +83,12 @@ def describe(plan_json: str) -> str:
 class Contest:
     """All contenders on one GPU."""
 
-    def __init__(self, kernels: Any, dtype: str, protocol: Protocol, seed: int) -> None:
+    def __init__(self, kernels: Any, types: Types, protocol: Protocol, seed: int) -> None:
         self.stage = Stage.open()
-        self.pool = Pool(dtype, seed)
-        self.ours = Ours(kernels, self.stage)
-        self.cublas = Cublas(self.stage)
+        self.types = types
+        self.pool = Pool(types, seed)
+        self.ours = Ours(kernels, self.stage, types)
+        self.cublas = Cublas(self.stage, types)
         self.lt = Lt(self.stage)
         self.protocol = protocol
 
@@ -147,7 +148,7 @@ class Contest:
             name: of_plan(plan) for name, plan in plans.items()
         }
         captures[CUBLAS] = self.cublas.capture
-        choices = self.lt.captures(problem, self.pool.dtype, self.protocol.lt_choices)
+        choices = self.lt.captures(problem, self.types, self.protocol.lt_choices)
         return captures | {f"lt_{index}": choice for index, choice in enumerate(choices)}
 
     def _warm(
@@ -179,15 +180,17 @@ class Contest:
         """Refuse to compare what computes something else."""
         errors = {}
         for name, plan in plans.items():
-            operands.c.fill_(float("nan"))
+            operands.c.fill_(self.types.poison)
             self.ours.run(plan, operands)
             errors[name] = self.pool.error(operands, problem.m + problem.n)
-        operands.c.fill_(float("nan"))
+        operands.c.fill_(self.types.poison)
         self.cublas.run(operands)
         errors[CUBLAS] = self.pool.error(operands, problem.m + problem.n)
         for name, error in errors.items():
             # cuBLAS may add up in half precision, as torch allows it to.
-            limit = OPERATOR_REL_16BIT if name != CUBLAS else 1e-3
+            limit = self.types.operator_rel
+            if name == CUBLAS and not self.types.exact:
+                limit = max(limit, 1e-3)
             if not error <= limit:
                 raise BenchmarkError(
                     f"{name} is wrong at {problem.m}x{problem.n}x{problem.k} ({plans.get(name)}): "

@@ -8,10 +8,13 @@ from ctypes import byref, c_float, c_int, c_size_t, c_uint64, c_void_p
 from pathlib import Path
 
 from ..peer import BenchmarkError
+from .types import Types
 
-_COMPUTE_F32, _SCALE_F32 = 68, 0
-_TYPES = {"float16": 2, "bfloat16": 14}
-_TRANS_A, _TRANS_B = 3, 4
+# CUDA's numbers of element types; how sums are made of some, and what scales them.
+_TYPES = {"float16": 2, "bfloat16": 14, "tf32": 0, "float32": 0, "int8": 3, "int32": 10}
+_TYPES |= {"float8_e4m3fn": 28}
+_COMPUTE_F32, _COMPUTE_TF32, _COMPUTE_I32 = 68, 77, 72
+_TRANS_A, _TRANS_B, _FAST_SUMS = 3, 4, 25
 _NOT_TRANSPOSED, _TRANSPOSED = 0, 1
 _MAX_WORKSPACE = 1
 WORKSPACE_BYTES = 32 << 20
@@ -67,9 +70,9 @@ class CublasLt:
         number = int(self._lib.cublasLtGetVersion())
         return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
 
-    def product(self, m: int, n: int, k: int, dtype: str) -> Product:
+    def product(self, m: int, n: int, k: int, types: Types) -> Product:
         """Describe one product with contiguous operands."""
-        return Product(self, m, n, k, _TYPES[dtype])
+        return Product(self, m, n, k, types)
 
     def _call(self, name: str, *arguments: object) -> None:
         status = getattr(self._lib, name)(*arguments)
@@ -80,13 +83,21 @@ class CublasLt:
 class Product:
     """One problem as cuBLASLt sees it: column by column, so with the operands exchanged."""
 
-    def __init__(self, library: CublasLt, m: int, n: int, k: int, dtype: int) -> None:
+    def __init__(self, library: CublasLt, m: int, n: int, k: int, types: Types) -> None:
         self._library = library
         self._description = c_void_p()
         self._made: list[c_void_p] = []
-        library._call(
-            "cublasLtMatmulDescCreate", byref(self._description), _COMPUTE_F32, _SCALE_F32
-        )
+        compute = {"tf32": _COMPUTE_TF32, "int8": _COMPUTE_I32}.get(types.dtype, _COMPUTE_F32)
+        scale = _TYPES["int32" if types.exact else "float32"]
+        library._call("cublasLtMatmulDescCreate", byref(self._description), compute, scale)
+        if types.dtype == "float8_e4m3fn":
+            library._call(
+                "cublasLtMatmulDescSetAttribute",
+                self._description,
+                _FAST_SUMS,
+                byref(ctypes.c_int8(1)),
+                c_size_t(1),
+            )
         for key, value in ((_TRANS_A, _TRANSPOSED), (_TRANS_B, _NOT_TRANSPOSED)):
             library._call(
                 "cublasLtMatmulDescSetAttribute",
@@ -95,9 +106,11 @@ class Product:
                 byref(c_int(value)),
                 c_size_t(4),
             )
-        self._b, self._a = self._layout(dtype, k, n, k), self._layout(dtype, k, m, k)
-        self._c = self._layout(dtype, n, m, n)
-        self._one, self._zero = c_float(1.0), c_float(0.0)
+        item, output = _TYPES[types.dtype], _TYPES[types.out_dtype]
+        self._b, self._a = self._layout(item, k, n, k), self._layout(item, k, m, k)
+        self._c = self._layout(output, n, m, n)
+        number = c_int if types.exact else c_float
+        self._one, self._zero = number(1), number(0)
 
     def _layout(self, dtype: int, rows: int, columns: int, stride: int) -> c_void_p:
         layout = c_void_p()

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..peer import EXTRA, BenchmarkError
 from .report import Ceiling
+from .types import Types, multiplier
 
 
 @dataclass(frozen=True)
@@ -17,16 +18,22 @@ class Kernels:
     handle: Any
     manifest: dict[str, Any]
 
+    @property
+    def types(self) -> Types:
+        """What A, B and C hold."""
+        return Types.of(self.manifest)
+
     def describe(self) -> dict[str, str]:
         """The artifact as printable pairs."""
         return {
             "target": str(self.manifest["target"]["name"]),
-            "kernels": f"{len(self.manifest['kernels'])}, {self.manifest['dtype']}",
+            "kernels": f"{len(self.manifest['kernels'])}, {self.manifest['dtype']} to "
+            f"{self.manifest['out_dtype']}",
             "artifact": str(self.manifest.get("digest", "unknown"))[:12],
         }
 
 
-def load_kernels(target: str, dtype: str, *, run: bool = True) -> Kernels:
+def load_kernels(target: str, dtype: str, out_dtype: str = "", *, run: bool = True) -> Kernels:
     """Load the artifact of a GPU target; without `run` no GPU is needed.
 
     Raises
@@ -38,7 +45,7 @@ def load_kernels(target: str, dtype: str, *, run: bool = True) -> Kernels:
     from moonpoly.target import Target
     from moonpoly.workload import Workload
 
-    resolved, workload = Target.parse(target), Workload("gemm", dtype)
+    resolved, workload = Target.parse(target), Workload("gemm", dtype, out_dtype)
     if not run:
         from moonpoly.autotune.gpu.outline import planning_manifest
 
@@ -67,7 +74,7 @@ def facts(lt_version: str) -> dict[str, str]:
     }
 
 
-def measure_ceiling() -> Ceiling:
+def measure_ceiling(types: Types) -> Ceiling:
     """Time a large product through cuBLAS and a large copy."""
     import torch
 
@@ -83,13 +90,17 @@ def measure_ceiling() -> Ceiling:
         return min(times)
 
     side = 8192
-    a, b = (torch.rand(side, side, device="cuda", dtype=torch.float16) - 0.5 for _ in range(2))
-    c = torch.empty_like(a)
-    product_us = best_us(lambda: torch.mm(a, b, out=c))
+    a, b, c = (
+        types.empty(side * side, output=of_c).view(side, side) for of_c in (False, False, True)
+    )
+    for operand in (a, b):
+        types.fill(operand, torch.Generator(device="cuda").manual_seed(0))
+    multiply = multiplier(types)
+    product_us = best_us(lambda: multiply(a, b.t(), c))
     source = torch.empty(1 << 30, dtype=torch.uint8, device="cuda")
     target = torch.empty_like(source)
     copy_us = best_us(lambda: target.copy_(source))
-    return Ceiling(2 * side**3 / product_us / 1e6, 2 * source.numel() / copy_us / 1e3)
+    return Ceiling(2 * side**3 / product_us / 1e6, 2 * source.numel() / copy_us / 1e3, types)
 
 
 def _require_gpu() -> None:

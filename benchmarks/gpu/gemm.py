@@ -20,6 +20,7 @@ def main(
     *,
     target: str,
     dtype: str = "float16",
+    out_dtype: str = "",
     sample: int | None = None,
     seed: int = 0,
     shapes: Path | None = None,
@@ -35,7 +36,7 @@ def main(
 
     Parameters
     ----------
-    target, dtype
+    target, dtype, out_dtype
         Which artifact to run.
     sample, seed
         Measure this many shapes, drawn by class with the seed; all of them by default.
@@ -66,19 +67,22 @@ def main(
     check_writable(json)
     check_writable(plot)
     out = console()
-    problems = shape_lists.sample(shape_lists.load(shapes), sample, seed)
-    kernels = kernels or device.load_kernels(target, dtype)
-    contest = Contest(kernels.handle, dtype, protocol or Protocol(), seed)
+    kernels = kernels or device.load_kernels(target, dtype, out_dtype)
+    listed = shape_lists.load(shapes)
+    possible = [problem for problem in listed if kernels.types.has_peer(problem)]
+    problems = shape_lists.sample(possible, sample, seed)
+    contest = Contest(kernels.handle, kernels.types, protocol or Protocol(), seed)
     facts = device.facts(contest.lt.library.version())
     print_facts("machine", facts, out)
     print_facts("moonpoly", kernels.describe(), out)
-    ceiling = device.measure_ceiling()
+    ceiling = device.measure_ceiling(kernels.types)
     cold = {id(p) for p in shape_lists.sample(problems, min(_COLD_SHAPES, len(problems)), seed)}
     results = [
         contest.measure(problem, cold=id(problem) in cold)
         for problem in track(problems, "shapes", out)
     ]
     summary = summarise(results)
+    summary["shapes_without_peer"] = len(listed) - len(possible)
     summary["select_us"] = round(
         quantile(select_us(kernels.handle, problems, cached=False), 0.5), 4
     )
@@ -107,9 +111,9 @@ def main(
 def _oracle(
     contest: Contest, kernels: device.Kernels, count: int | None, seed: int, out: Any
 ) -> list[dict[str, Any]]:
-    problems = oracle.held_out_shapes(count or 0, seed)
+    problems = oracle.held_out_shapes(count or 0, seed, kernels.types.aligned_items)
     ways = [
-        oracle.Oracle(kernels.handle, contest.stage, contest.pool, overlap=overlap)
+        oracle.Oracle(kernels, contest.stage, contest.pool, overlap=overlap)
         for overlap in (True, False)
     ]
     rows = [

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..shape_lists import Problem
+from .types import Types
 
 # More than any problem of the lists needs, and several times what a cache holds.
 _POOL_BYTES = 6 << 30
-_ALIGN_ITEMS = 128
-_ITEM_BYTES = 2
+_ALIGN_BYTES = 256
 # Bytes that calls must touch between two uses of one set for it to be cold.
 COLD_BYTES = 180e6
 _MOST_SETS = 1000
@@ -30,22 +30,21 @@ class OperandSet:
 class Pool:
     """Random values between -1 and 1, from which operands are cut, and room for results."""
 
-    def __init__(self, dtype: str, seed: int) -> None:
+    def __init__(self, types: Types, seed: int) -> None:
         import torch
 
-        self.dtype = dtype
+        self.types = types
         generator = torch.Generator(device="cuda").manual_seed(seed)
-        count = _POOL_BYTES // _ITEM_BYTES
         self._torch = torch
-        self._data = torch.empty(count, dtype=getattr(torch, dtype), device="cuda")
+        self._data = types.empty(_POOL_BYTES // types.item_bytes)
         for part in self._data.split(1 << 28):
-            part.uniform_(-1, 1, generator=generator)
-        self._results = torch.empty(count // 2, dtype=self._data.dtype, device="cuda")
+            types.fill(part, generator)
+        self._results = types.empty(_POOL_BYTES // 2 // types.out_bytes, output=True)
 
     def sets(self, problem: Problem, cold: bool) -> list[OperandSet]:
         """Return one set, or so many that each is out of the cache when its turn comes."""
         m, n, k = problem.m, problem.n, problem.k
-        used = _ITEM_BYTES * (m * k + n * k + m * n)
+        used = self.types.item_bytes * (m * k + n * k) + self.types.out_bytes * m * n
         wanted = min(_MOST_SETS, max(2, round(COLD_BYTES / used))) if cold else 1
         out = []
         at = result_at = 0
@@ -68,14 +67,14 @@ class Pool:
         a, b = operands.a[rows].double(), operands.b[columns].double()
         got = operands.c[rows][:, columns].double()
         exact, size = a @ b.T, a.abs() @ b.abs().T
-        # Half a unit in the last place, which below the smallest normal number stays what it is.
-        unit, least = (2.0**-11, 2.0**-25) if self.dtype == "float16" else (2.0**-8, 0.0)
+        unit, least = self.types.rounding
         beyond = ((got - exact).abs() - unit * exact.abs() - least) / size.clamp_min(1e-30)
         return float(beyond.nan_to_num(nan=float("inf")).max())
 
     def _cut(self, source: Any, at: int, rows: int, columns: int) -> tuple[Any, int]:
         count = rows * columns
-        at = -(-at // _ALIGN_ITEMS) * _ALIGN_ITEMS
+        align = _ALIGN_BYTES // source.element_size()
+        at = -(-at // align) * align
         if at + count > source.numel():
             at = 0
         return source[at : at + count].view(rows, columns), at + count

@@ -29,14 +29,14 @@ _FINAL = Protocol(sample_us=250.0, rounds=7)
 ABLATIONS = {"waves_only": "waves", "task_cost_only": "task"}
 
 
-def held_out_shapes(count: int, seed: int) -> list[Problem]:
-    """Distinct shapes without any power of two; half of them with rows of 16 bytes' multiple."""
+def held_out_shapes(count: int, seed: int, aligned: int = 8) -> list[Problem]:
+    """Distinct shapes without any power of two; most with ``aligned`` dividing n and k."""
     rng = random.Random(seed)
     shapes: dict[tuple[int, int, int], None] = {}
     while len(shapes) < count:
         m, n, k = (round(low * (high / low) ** rng.random()) for low, high in _EXTENTS)
         if len(shapes) % 4 != 3:
-            n, k = -(-n // 8) * 8, -(-k // 8) * 8
+            n, k = -(-n // aligned) * aligned, -(-k // aligned) * aligned
         powers = any(extent & (extent - 1) == 0 for extent in (m, n, k))
         if not powers and _SMALLEST <= 2 * m * n * k <= _LARGEST:
             shapes[m, n, k] = None
@@ -46,11 +46,12 @@ def held_out_shapes(count: int, seed: int) -> list[Problem]:
 class Oracle:
     """Measures every plan of a shape, launches overlapping or not."""
 
-    def __init__(self, kernels: Any, stage: Stage, pool: Pool, *, overlap: bool) -> None:
-        self._kernels = kernels
+    def __init__(self, kernels: device.Kernels, stage: Stage, pool: Pool, *, overlap: bool) -> None:
+        self._kernels = kernels.handle
+        self._types = kernels.types
         self._stage = stage
         self._pool = pool
-        self._ours = Ours(kernels, stage)
+        self._ours = Ours(kernels.handle, stage, kernels.types)
         self._overlap = overlap
 
     def sample(self, problem: Problem) -> dict[str, Any]:
@@ -109,7 +110,7 @@ class Oracle:
             problem.m,
             problem.n,
             problem.k,
-            access=access_of(problem),
+            access=access_of(problem, self._types),
             overlap=self._overlap,
         )
         limit = _HOPELESS_RATIO * min(map(predicted_us, every))
@@ -177,6 +178,7 @@ def main(
     *,
     target: str,
     dtype: str = "float16",
+    out_dtype: str = "",
     sample: int | None = None,
     seed: int = 0,
     json: Path | None = None,
@@ -192,11 +194,11 @@ def main(
     """
     check_writable(json)
     out = console()
-    kernels = kernels or device.load_kernels(target, dtype)
+    kernels = kernels or device.load_kernels(target, dtype, out_dtype)
     print_facts("moonpoly", kernels.describe(), out)
-    stage, pool = Stage.open(), Pool(dtype, seed)
-    oracles = [Oracle(kernels.handle, stage, pool, overlap=overlap) for overlap in (True, False)]
-    shapes = held_out_shapes(sample or SHAPES, seed)
+    stage, pool = Stage.open(), Pool(kernels.types, seed)
+    oracles = [Oracle(kernels, stage, pool, overlap=overlap) for overlap in (True, False)]
+    shapes = held_out_shapes(sample or SHAPES, seed, kernels.types.aligned_items)
     rows = [
         oracles[index % 2].sample(problem) | {"overlap": index % 2 == 0}
         for index, problem in enumerate(track(shapes, "shapes", out))

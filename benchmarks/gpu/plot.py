@@ -8,7 +8,7 @@ from typing import Any
 
 from ..plot import POINTS, add_intensity_axis, new_figure, save_figure
 from ..shape_lists import Problem
-from .report import CLASSES, Ceiling, kind, num_bytes
+from .report import CLASSES, Ceiling, kind
 
 
 def plot_results(samples: Sequence[Mapping[str, Any]], ceiling: Ceiling, path: Path) -> None:
@@ -31,7 +31,7 @@ def plot_results(samples: Sequence[Mapping[str, Any]], ceiling: Ceiling, path: P
     by_class: dict[str, list[tuple[float, float, float]]] = {name: [] for name in CLASSES}
     for sample in samples:
         problem = Problem("", sample["m"], sample["n"], sample["k"])
-        intensity = problem.operations / num_bytes(problem)
+        intensity = problem.operations / ceiling.num_bytes(problem)
         by_class[kind(problem, ceiling)].append(
             (intensity, problem.operations / sample["pdl"] / 1e6, sample["cublas"] / sample["pdl"])
         )

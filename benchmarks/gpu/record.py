@@ -34,17 +34,17 @@ _KINDS = (
 )
 
 
-def drawn_shapes(count: int, seed: int) -> list[Problem]:
-    """Shapes of every kind in turn; of four, three have rows of a multiple of 16 bytes."""
+def drawn_shapes(count: int, seed: int, aligned: int = 8) -> list[Problem]:
+    """Shapes of every kind in turn; of four, three have rows of ``aligned`` items' multiple."""
     rng = random.Random(f"record {seed}")
     shapes: dict[tuple[int, int, int], None] = {}
     while len(shapes) < count:
         extents = _KINDS[len(shapes) % len(_KINDS)]
         m, n, k = (round(low * (high / low) ** rng.random()) for low, high in extents)
         if rng.random() < 0.75:
-            k = -(-k // 8) * 8
+            k = -(-k // aligned) * aligned
         if rng.random() < 0.75:
-            n = -(-n // 8) * 8
+            n = -(-n // aligned) * aligned
         if _SMALLEST <= 2 * m * n * k <= _LARGEST and m * n < 1 << 28:
             shapes[m, n, k] = None
     return [Problem("drawn", *shape) for shape in shapes]
@@ -60,7 +60,7 @@ def record(kernels: device.Kernels, problems: list[Problem], pool: Pool, stage: 
     for index, problem in enumerate(problems):
         overlap = index % 3 == 2
         shape = problem.m, problem.n, problem.k
-        access = access_of(problem)
+        access = access_of(problem, kernels.types)
         texts = _ffi_api.gpu_enumerate_plans(kernels.handle, *shape, access=access, overlap=overlap)
         # Patterns II and III are of two regions.
         single = [(t, json_format.loads(t)) for t in texts if '"pattern":"II' not in t]
@@ -93,15 +93,16 @@ def main(
     *,
     target: str,
     dtype: str = "float16",
+    out_dtype: str = "",
     sample: int | None = None,
     seed: int = 0,
     json: Path,
     kernels: device.Kernels | None = None,
 ) -> dict[str, Any]:
     """Write a record a line to `json`; return how many shapes and launches there are."""
-    kernels = kernels or device.load_kernels(target, dtype)
-    stage, pool, out = Stage.open(), Pool(dtype, seed), console()
-    problems = drawn_shapes(sample or 600, seed)
+    kernels = kernels or device.load_kernels(target, dtype, out_dtype)
+    stage, pool, out = Stage.open(), Pool(kernels.types, seed), console()
+    problems = drawn_shapes(sample or 600, seed, kernels.types.aligned_items)
     rows = list(record(kernels, list(track(problems, "shapes", out)), pool, stage))
     lines = "".join(json_format.dumps(row, separators=(",", ":")) + "\n" for row in rows)
     config.atomic_write(json, lines.encode())

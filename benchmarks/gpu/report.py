@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
@@ -11,6 +11,7 @@ from rich.console import Console
 from ..report import geomean, quantile, table
 from ..shape_lists import Problem
 from .contest import CUBLAS, LT_BEST, LT_FIRST, PDL, PLAIN, Result
+from .types import Types
 
 CLASSES = (
     "vector",
@@ -21,7 +22,6 @@ CLASSES = (
     "compute-bound",
     "memory-bound",
 )
-_ITEM_BYTES = 2
 _LONG_K, _SMALL_OUTPUT = 4096, 1 << 18
 _THIN = 96
 # Below this a launch takes longer than the work.
@@ -31,14 +31,20 @@ _WORST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What the GPU reached: TFLOP/s in a large product, GB/s in a large copy."""
+    """What the GPU reached: TFLOP/s in a large product of some types, GB/s in a large copy."""
 
     tflops: float
     gbs: float
+    types: Types = field(default_factory=Types)
 
     def limit_us(self, problem: Problem) -> float:
         """The larger of the operations and the bytes, each at its ceiling."""
-        return max(problem.operations / self.tflops / 1e6, num_bytes(problem) / self.gbs / 1e3)
+        return max(problem.operations / self.tflops / 1e6, self.num_bytes(problem) / self.gbs / 1e3)
+
+    def num_bytes(self, problem: Problem) -> int:
+        """Bytes of A, B and C, each touched once."""
+        m, n, k = problem.m, problem.n, problem.k
+        return self.types.item_bytes * (m * k + n * k) + self.types.out_bytes * m * n
 
     @property
     def balance(self) -> float:
@@ -46,18 +52,12 @@ class Ceiling:
         return self.tflops * 1e3 / self.gbs
 
 
-def num_bytes(problem: Problem) -> int:
-    """Bytes of A, B and C in 16 bits, each touched once."""
-    m, n, k = problem.m, problem.n, problem.k
-    return _ITEM_BYTES * (m * k + n * k + m * n)
-
-
 def kind(problem: Problem, ceiling: Ceiling) -> str:
     """The class in which a shape is reported; the first that applies."""
     m, n, k = problem.m, problem.n, problem.k
     if min(m, n) == 1:
         return "vector"
-    if k % 8 != 0 or n % 8 != 0:
+    if k % ceiling.types.aligned_items != 0 or n % ceiling.types.aligned_outputs != 0:
         return "misaligned"
     if k >= _LONG_K and m * n <= _SMALL_OUTPUT:
         return "long-k"
@@ -65,7 +65,7 @@ def kind(problem: Problem, ceiling: Ceiling) -> str:
         return "latency-bound"
     if min(m, n) <= _THIN:
         return "thin"
-    intensity = problem.operations / num_bytes(problem)
+    intensity = problem.operations / ceiling.num_bytes(problem)
     return "compute-bound" if intensity >= ceiling.balance else "memory-bound"
 
 

@@ -39,6 +39,7 @@ def main(
     *,
     target: str,
     dtype: str = "float16",
+    out_dtype: str = "",
     sample: int | None = None,
     seed: int = 0,
     json: Path | None = None,
@@ -54,7 +55,7 @@ def main(
     """
     check_writable(json)
     out = console()
-    kernels = kernels or device.load_kernels(target, dtype, run=False)
+    kernels = kernels or device.load_kernels(target, dtype, out_dtype, run=False)
     print_facts("moonpoly", kernels.describe(), out)
     problems = shape_lists.load() + random_shapes(_RANDOM_SHAPES, seed)
     problems = shape_lists.sample(problems, sample, seed)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from ..report import check_writable, console, print_facts, table, track, write_json
-from ..tolerances import OPERATOR_REL_16BIT
 from . import device
 from .contest import describe
 
@@ -42,7 +41,7 @@ class Case:
     c_offset: int
 
 
-def cases(count: int, seed: int) -> Iterator[Case]:
+def cases(count: int, seed: int, aligned: int = 8) -> Iterator[Case]:
     """Draw cases: awkward sizes, any sizes, long reductions; aligned operands and others."""
     rng = random.Random(seed)
     made = 0
@@ -54,7 +53,7 @@ def cases(count: int, seed: int) -> Iterator[Case]:
         elif style == 7:
             m, n, k = rng.choice(_SMALL), rng.choice(_SMALL), rng.choice(_LONG)
         if style < 3:
-            k = -(-k // 8) * 8
+            k = -(-k // aligned) * aligned
         if 2 * m * n * k > _MOST_OPERATIONS:
             continue
         made += 1
@@ -65,7 +64,7 @@ def cases(count: int, seed: int) -> Iterator[Case]:
             k,
             rng.choice(_LAYOUTS),
             rng.randrange(8) if shifted else 0,
-            rng.choice((0, 0, 8, 5)),
+            rng.choice((0, 0, aligned, 5)),
             rng.randrange(9) if shifted else 0,
         )
 
@@ -73,15 +72,15 @@ def cases(count: int, seed: int) -> Iterator[Case]:
 class Checker:
     """Runs cases on the GPU."""
 
-    def __init__(self, kernels: Any, dtype: str, seed: int) -> None:
+    def __init__(self, kernels: device.Kernels, seed: int) -> None:
         import torch
 
         self._torch = torch
-        self._kernels = kernels
-        self._dtype = getattr(torch, dtype)
-        self._unit, self._least = (2.0**-11, 2.0**-25) if dtype == "float16" else (2.0**-8, 0.0)
+        self._kernels = kernels.handle
+        self._types = kernels.types
         self._generator = torch.Generator(device="cuda").manual_seed(seed)
         self._rng = random.Random(seed)
+        self._bits = torch.int16 if kernels.types.out_bytes == 2 else torch.int32
 
     def check(self, case: Case) -> dict[str, str]:
         """Return what is wrong, by plan; nothing if all is well."""
@@ -89,7 +88,8 @@ class Checker:
         b = self._matrix(case.k, case.n, case, turned=case.layout[1] == "t")
         exact = a.double() @ b.double()
         size = a.double().abs() @ b.double().abs()
-        limit = self._unit * exact.abs() + self._least + OPERATOR_REL_16BIT * size
+        unit, least = self._types.rounding
+        limit = unit * exact.abs() + least + self._types.operator_rel * size
         wrong = {}
         for plan in self._plans(case, a, b):
             first, second = (self._run(case, a, b, plan, poison) for poison in (7.0, -9.0))
@@ -99,9 +99,7 @@ class Checker:
             elif not bool(((first.double() - exact).abs() <= limit).all()):
                 worst = ((first.double() - exact).abs() / limit.clamp_min(1e-30)).max()
                 wrong[name] = f"{float(worst):.3g} times the tolerance"
-            elif not self._torch.equal(
-                first.view(self._torch.int16), second.view(self._torch.int16)
-            ):
+            elif not self._torch.equal(first.view(self._bits), second.view(self._bits)):
                 wrong[name] = "other bits the second time"
         return wrong
 
@@ -109,8 +107,8 @@ class Checker:
         """Random values, after ``offset`` items and with ``gap`` between lines."""
         lines, length = (columns, rows) if turned else (rows, columns)
         stride = length + case.gap
-        data = self._torch.empty(case.offset + lines * stride, dtype=self._dtype, device="cuda")
-        data.uniform_(-1, 1, generator=self._generator)
+        data = self._types.empty(case.offset + lines * stride)
+        self._types.fill(data, self._generator)
         matrix = data[case.offset :].view(lines, stride)[:, :length]
         return matrix.t() if turned else matrix
 
@@ -119,7 +117,10 @@ class Checker:
         from moonpoly import _ffi_api
 
         aligned = (
-            all(x.data_ptr() % 16 == 0 and max(x.stride()) % 8 == 0 for x in (a, b))
+            all(
+                x.data_ptr() % 16 == 0 and max(x.stride()) % self._types.aligned_items == 0
+                for x in (a, b)
+            )
             and min(case.m, case.n, case.k) > 1
         )
         if case.layout != "nt" or not aligned or min(case.m, case.n, case.k) == 0:
@@ -134,12 +135,11 @@ class Checker:
 
         m, n = case.m, case.n
         stride = n + _GUARD_COLUMNS
-        whole = self._torch.full(
-            (case.c_offset + (m + _GUARD_ROWS) * stride,), poison, dtype=self._dtype, device="cuda"
-        )
+        whole = self._types.empty(case.c_offset + (m + _GUARD_ROWS) * stride, output=True)
+        whole.fill_(poison)
         rows = whole[case.c_offset :].view(m + _GUARD_ROWS, stride)
         c = rows[:m, :n]
-        c.fill_(float("nan"))
+        c.fill_(self._types.poison)
         tensors = tuple(map(tvm_ffi.from_dlpack, (a, b, c)))
         with tvm_ffi.use_raw_stream(
             tvm_ffi.device("cuda", 0), self._torch.cuda.current_stream().cuda_stream
@@ -148,7 +148,8 @@ class Checker:
                 _ffi_api.gpu_run_plan(self._kernels, plan, *tensors)
             else:
                 _ffi_api.gpu_gemm(self._kernels, *tensors, True)
-        if bool(c.isnan().any()):
+        unwritten = (c == self._types.poison) if self._types.exact else c.isnan()
+        if bool(unwritten.any()):
             return "entries were not written"
         around = (rows[m:], rows[:m, n:], whole[: case.c_offset])
         if not all(bool((part == poison).all()) for part in around):
@@ -160,6 +161,7 @@ def main(
     *,
     target: str,
     dtype: str = "float16",
+    out_dtype: str = "",
     sample: int | None = None,
     seed: int = 0,
     json: Path | None = None,
@@ -174,11 +176,11 @@ def main(
     """
     check_writable(json)
     out = console()
-    kernels = kernels or device.load_kernels(target, dtype)
+    kernels = kernels or device.load_kernels(target, dtype, out_dtype)
     print_facts("moonpoly", kernels.describe(), out)
-    checker = Checker(kernels.handle, dtype, seed)
+    checker = Checker(kernels, seed)
     zero = [Case(*shape, "nt", 0, 0, 0) for shape in ((0, 5, 8), (5, 0, 8), (5, 7, 0), (0, 0, 0))]
-    drawn = [*zero, *cases(sample or SHAPES, seed)]
+    drawn = [*zero, *cases(sample or SHAPES, seed, kernels.types.aligned_items)]
     wrong = []
     for case in track(drawn, "shapes", out):
         if found := checker.check(case):

@@ -10,6 +10,7 @@ from gpu_runtime import fake_gpu
 from moonpoly import _ffi_api
 from moonpoly.benchmarks.gpu import device, oracle, report, select, validity
 from moonpoly.benchmarks.gpu.contest import Result, describe
+from moonpoly.benchmarks.gpu.types import Types
 from moonpoly.benchmarks.peer import BenchmarkError
 from moonpoly.benchmarks.shape_lists import Problem, load
 
@@ -54,6 +55,33 @@ def test_the_summary_has_the_named_figures():
 )
 def test_every_class_has_its_shapes(shape, name):
     assert report.kind(Problem("test", *shape), CEILING) == name
+
+
+@pytest.mark.parametrize(
+    ("types", "shape", "name"),
+    [
+        (Types("int8", "int32"), (500, 500, 328), "misaligned"),
+        (Types("tf32", "float32"), (5000, 500, 4), "memory-bound"),
+        (Types("tf32", "float32"), (500, 500, 2), "misaligned"),
+    ],
+)
+def test_classes_depend_on_the_width_of_items(types, shape, name):
+    assert report.kind(Problem("test", *shape), report.Ceiling(780.0, 4300.0, types)) == name
+
+
+def test_bytes_are_those_of_the_types():
+    ceiling = report.Ceiling(780.0, 4300.0, Types("int8", "int32"))
+    assert ceiling.num_bytes(Problem("test", 2, 3, 5)) == 10 + 15 + 4 * 6
+
+
+def test_shapes_that_torch_can_t_multiply_have_no_peer():
+    problems = load()
+    for dtype, out in (("float16", "float16"), ("tf32", "float32")):
+        assert all(map(Types(dtype, out).has_peer, problems))
+    int8 = [p for p in problems if Types("int8", "int32").has_peer(p)]
+    fp8 = [p for p in problems if Types("float8_e4m3fn", "bfloat16").has_peer(p)]
+    assert all(700 < len(some) < len(problems) for some in (int8, fp8))
+    assert not any(p.k % 8 or p.n % 8 or p.m <= 16 for p in int8)
 
 
 def test_every_shape_of_the_lists_has_a_class():

@@ -44,4 +44,7 @@ def test_machine_facts_name_cpu_threads_and_versions():
 
 def test_the_bounds_are_those_of_the_one_table():
     assert tolerances.OPERATOR_REL["float32"] == bounds.OPERATOR_REL
+    for dtype in ("float16", "bfloat16", "tf32"):
+        assert tolerances.OPERATOR_REL[dtype] == bounds.OPERATOR_REL_16BIT
+    assert tolerances.OPERATOR_REL["float8_e4m3fn"] == bounds.OPERATOR_REL_8BIT_FLOAT
     assert tolerances.MODEL_REL["float32"] == bounds.MODEL_REL

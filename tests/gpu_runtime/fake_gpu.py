@@ -175,6 +175,7 @@ def artifact(*kernels, **changes):
         "target": {"name": "cuda-sm90a"},
         "op": "gemm",
         "dtype": "float16",
+        "out_dtype": "float16",
         "grid": {"k": list(DEPTHS), "load": list(LOADS)},
         "machine": {
             "num_sms": NUM_SMS,

@@ -62,7 +62,7 @@ def close_to(c, a, b):
     if c.dtype == np.int32:
         assert (got == exact).all()
         return
-    rounding = ROUNDING_REL.get(c.dtype.name, 0.0) * np.abs(exact)
+    rounding = ROUNDING_REL[c.dtype.name] * np.abs(exact)
     least = 2.0**-25 if c.dtype == np.float16 else 0.0
     assert (np.abs(got - exact) <= rounding + least + OPERATOR_REL["float16"] * size).all()
 

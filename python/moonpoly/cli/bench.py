@@ -33,7 +33,15 @@ BenchTarget = Annotated[
         "--target", metavar="NAME", help="A GPU such as cuda-sm90a; else this machine's processor."
     ),
 ]
-Dtype = Annotated[str, typer.Option("--dtype", help="Of A, B and C on a GPU: float16, bfloat16.")]
+Dtype = Annotated[
+    str,
+    typer.Option(
+        "--dtype", help="Of A and B on a GPU: float16, bfloat16, tf32, float8_e4m3fn or int8."
+    ),
+]
+OutDtype = Annotated[
+    str, typer.Option("--out-dtype", help="Of C on a GPU, such as float32; else the usual one.")
+]
 
 
 def _call(name: str, *, target: str = "host", **options: Any) -> None:
@@ -43,7 +51,8 @@ def _call(name: str, *, target: str = "host", **options: Any) -> None:
         raise TargetError(f"benchmarks run on this machine: give a GPU or leave --target {target}")
     if gpu and options["threads"] is not None:
         raise TargetError(f"--threads counts a processor's; {target} takes all of the GPU")
-    options.pop("threads" if gpu else "dtype", None)
+    for unused in ("threads",) if gpu else ("dtype", "out_dtype"):
+        options.pop(unused, None)
     module = importlib.import_module(f"moonpoly.benchmarks.{'gpu.' if gpu else ''}{name}")
     module.main(**options, **({"target": target} if gpu else {}))
 
@@ -54,12 +63,20 @@ def validity(
     seed: Seed = 0,
     target: BenchTarget = "host",
     dtype: Dtype = "float16",
+    out_dtype: OutDtype = "",
     threads: Threads = None,
     json: Json = None,
 ) -> None:
     """Check every shape of two sweeps against float64."""
     _call(
-        "validity", target=target, dtype=dtype, sample=sample, seed=seed, threads=threads, json=json
+        "validity",
+        target=target,
+        dtype=dtype,
+        out_dtype=out_dtype,
+        sample=sample,
+        seed=seed,
+        threads=threads,
+        json=json,
     )
 
 
@@ -69,12 +86,20 @@ def select(
     seed: Seed = 0,
     target: BenchTarget = "host",
     dtype: Dtype = "float16",
+    out_dtype: OutDtype = "",
     threads: Threads = None,
     json: Json = None,
 ) -> None:
     """Time one selection in C++, uncached and cached."""
     _call(
-        "select", target=target, dtype=dtype, sample=sample, seed=seed, threads=threads, json=json
+        "select",
+        target=target,
+        dtype=dtype,
+        out_dtype=out_dtype,
+        sample=sample,
+        seed=seed,
+        threads=threads,
+        json=json,
     )
 
 
@@ -84,12 +109,20 @@ def oracle(
     seed: Seed = 0,
     target: BenchTarget = "host",
     dtype: Dtype = "float16",
+    out_dtype: OutDtype = "",
     threads: Threads = None,
     json: Json = None,
 ) -> None:
     """Compare the chosen plans with the best of an exhaustive measurement."""
     _call(
-        "oracle", target=target, dtype=dtype, sample=sample, seed=seed, threads=threads, json=json
+        "oracle",
+        target=target,
+        dtype=dtype,
+        out_dtype=out_dtype,
+        sample=sample,
+        seed=seed,
+        threads=threads,
+        json=json,
     )
 
 
@@ -105,6 +138,7 @@ def gemm(
     ] = None,
     target: BenchTarget = "host",
     dtype: Dtype = "float16",
+    out_dtype: OutDtype = "",
     threads: Threads = None,
     json: Json = None,
 ) -> None:
@@ -113,6 +147,7 @@ def gemm(
         "gemm",
         target=target,
         dtype=dtype,
+        out_dtype=out_dtype,
         sample=sample,
         seed=seed,
         shapes=shapes,

@@ -23,6 +23,14 @@ def tune(
     trials: Annotated[
         int | None, typer.Option(min=1, help="Schedules to measure for each tile.")
     ] = None,
+    like: Annotated[
+        str,
+        typer.Option(
+            metavar="DTYPE",
+            help="For a GPU: take the micro-kernels of this type instead of searching. Their costs "
+            "are guessed from its costs; `moonpoly calibrate` measures them.",
+        ),
+    ] = "",
     work_dir: Annotated[
         Path | None,
         typer.Option(
@@ -32,14 +40,20 @@ def tune(
     ] = None,
 ) -> None:
     """Search micro-kernels for a target, without knowing any shape."""
+    from moonpoly.autotune.sources import own_sources
     from moonpoly.autotune.tune import TRIALS
     from moonpoly.autotune.tune import tune as search
 
-    result = search(
-        Target.parse(target), Workload(op, dtype), trials=trials or TRIALS, work_dir=work_dir
-    )
-    console.print(f"records: {result.sources.records}")
-    console.print(f"task costs: {result.sources.costs}")
+    resolved, workload = Target.parse(target), Workload(op, dtype)
+    if like:
+        from moonpoly.autotune.gpu.derive import derive
+
+        sources = own_sources(resolved, workload)
+        derive(resolved, workload, Workload(op, like), sources)
+    else:
+        sources = search(resolved, workload, trials=trials or TRIALS, work_dir=work_dir).sources
+    console.print(f"records: {sources.records}")
+    console.print(f"task costs: {sources.costs}")
 
 
 def export(
