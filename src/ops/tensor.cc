@@ -3,11 +3,14 @@
  */
 #include "ops/tensor.h"
 
+#include <tvm/ffi/dtype.h>
 #include <tvm/ffi/error.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+
+#include "launch/tensor_check.h"
 
 namespace moonpoly {
 
@@ -60,6 +63,19 @@ ffi::Tensor ElementOf(const DLTensor* tensor, int64_t index) {
   const size_t num_bytes = NumBytes(out.GetDLTensorPtr());
   std::memcpy(out.data_ptr(), ConstData(tensor) + index * num_bytes, num_bytes);
   return out;
+}
+
+int64_t ReadInteger(const DLTensor* tensor, const char* name) {
+  const bool is_wide = tensor->dtype.bits == 64;
+  if (NumElements(tensor) != 1 || tensor->dtype.code != kDLInt ||
+      (!is_wide && tensor->dtype.bits != 32)) {
+    TVM_FFI_THROW(TypeError) << name << " must be one int32 or int64, got "
+                             << ffi::DLDataTypeToString(tensor->dtype) << " of shape "
+                             << ShapeText(tensor);
+  }
+  const char* data = ConstData(tensor);
+  return is_wide ? *reinterpret_cast<const int64_t*>(data)
+                 : *reinterpret_cast<const int32_t*>(data);
 }
 
 bool SameShape(const DLTensor* left, const DLTensor* right) {

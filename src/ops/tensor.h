@@ -38,6 +38,9 @@ inline const char* ConstData(const DLTensor* tensor) {
   return static_cast<const char*>(tensor->data) + tensor->byte_offset;
 }
 
+/*! \brief The one integer in a tensor of int32 or int64. Throws TypeError for another. */
+int64_t ReadInteger(const DLTensor* tensor, const char* name);
+
 bool SameShape(const DLTensor* left, const DLTensor* right);
 
 /*! \brief Whether two tensors share memory. */

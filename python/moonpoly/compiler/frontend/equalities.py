@@ -216,7 +216,9 @@ class Broadcasts:
         for dim, other in ((left, right), (right, left)):
             for made, _, pair in self._made:
                 is_one_of = _same(made, dim) and any(_same(each, other) for each in pair)
-                if is_one_of and self.winner(*pair) is None:
+                # What is found at run time has another symbol in the next walk.
+                lasts = all(map(self._equalities.is_input, pair))
+                if is_one_of and lasts and self.winner(*pair) is None:
                     self._equalities.learn_winner(*pair, other)
                     return True
         return False

@@ -22,6 +22,7 @@ from moonpoly.compiler.frontend.converters import (
     integer_products,
     normalization,
     packed_weights,
+    pooling,
     quantization,
     quantized_recurrent,
     recurrent,
@@ -30,9 +31,12 @@ from moonpoly.compiler.frontend.converters import (
     rotary,
     scan,
     sequence,
+    serial,
     shape,
     slicing,
     spatial,
+    spectrum,
+    transposed,
 )
 from moonpoly.compiler.frontend.converters.registry import Converted, converts, find_converter
 
@@ -58,6 +62,7 @@ __all__ = [
     "integer_products",
     "normalization",
     "packed_weights",
+    "pooling",
     "quantization",
     "quantized_recurrent",
     "recurrent",
@@ -66,7 +71,10 @@ __all__ = [
     "rotary",
     "scan",
     "sequence",
+    "serial",
     "shape",
     "slicing",
     "spatial",
+    "spectrum",
+    "transposed",
 ]

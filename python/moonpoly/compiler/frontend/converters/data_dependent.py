@@ -10,33 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tvm
 from tvm import relax
 
 from moonpoly.compiler.frontend.context import Context
+from moonpoly.compiler.frontend.converters.packed_call import call_packed
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.values import Integer
 
 _UNLIMITED = np.finfo(np.float32).min
-
-
-def _call(
-    ctx: Context, name: str, args: Sequence[Any], shapes: Sequence[Sequence[Integer]], dtypes: Any
-) -> list[relax.Expr]:
-    """Emit the call of a C++ operator; results have ``shapes``, in which dimensions may be new."""
-    types = [
-        relax.TensorType(dtype=dtype, ndim=len(shape))
-        for shape, dtype in zip(shapes, dtypes, strict=True)
-    ]
-    exprs = [arg if isinstance(arg, tvm.ir.Expr) else relax.prim_value(arg) for arg in args]
-    ty = types[0] if len(types) == 1 else relax.TupleType(types)
-    result = ctx.emit(relax.op.call_pure_packed(name, *exprs, ty_args=ty))
-    if len(types) == 1:
-        return [ctx.cast_shape(result, shapes[0])]
-    return [
-        ctx.cast_shape(ctx.emit(relax.TupleGetItem(result, index)), shape)
-        for index, shape in enumerate(shapes)
-    ]
 
 
 def _data(ctx: Context, index: int = 0) -> tuple[relax.Expr, tuple[Integer, ...]]:
@@ -66,7 +47,7 @@ def non_zero(ctx: Context) -> Sequence[relax.Expr]:
     if not shape:
         tensor, shape = _flat(ctx, tensor)
     found = (len(shape), ctx.new_dim("nonzero"))
-    return _call(ctx, "moonpoly.op.nonzero", [tensor], [found], ["int64"])
+    return call_packed(ctx, "moonpoly.op.nonzero", [tensor], [found], ["int64"])
 
 
 @converts("Compress")
@@ -80,7 +61,7 @@ def compress(ctx: Context) -> Sequence[relax.Expr]:
         tensor, shape = _flat(ctx, tensor)
     kept = [*shape[:axis], ctx.new_dim("compressed"), *shape[axis + 1 :]]
     args = [tensor, ctx.input(1), axis]
-    return _call(ctx, "moonpoly.op.compress", args, [kept], [ctx.dtype(tensor)])
+    return call_packed(ctx, "moonpoly.op.compress", args, [kept], [ctx.dtype(tensor)])
 
 
 @converts("TopK")
@@ -99,7 +80,7 @@ def top_k(ctx: Context) -> Sequence[relax.Expr]:
         k, count = counts.reshape(-1)[0], operand
     best = [*shape[:axis], k, *shape[axis + 1 :]]
     args = [tensor, count, axis, int(ctx.attrs.get("largest", 1))]
-    return _call(ctx, "moonpoly.op.topk", args, [best, best], [ctx.dtype(tensor), "int64"])
+    return call_packed(ctx, "moonpoly.op.topk", args, [best, best], [ctx.dtype(tensor), "int64"])
 
 
 @converts("Unique")
@@ -116,7 +97,7 @@ def unique(ctx: Context) -> Sequence[relax.Expr | None]:
     shapes = [(count, *shape[1:]), (count,), (shape[0],), (count,)]
     args = [tensor, int(ctx.attrs.get("sorted", 1))]
     dtypes = [ctx.dtype(tensor), "int64", "int64", "int64"]
-    values, *rest = _call(ctx, "moonpoly.op.unique", args, shapes, dtypes)
+    values, *rest = call_packed(ctx, "moonpoly.op.unique", args, shapes, dtypes)
     return [_swapped(ctx, values, axis), *rest][: ctx.num_outputs]
 
 
@@ -146,4 +127,4 @@ def non_max_suppression(ctx: Context) -> Sequence[relax.Expr]:
     least = ctx.input(4) if ctx.has_input(4) else relax.const(np.array([_UNLIMITED]), "float32")
     args = [boxes, scores, most, overlap, least, int(ctx.attrs.get("center_point_box", 0))]
     shape = (ctx.new_dim("selected"), 3)
-    return _call(ctx, "moonpoly.op.non_max_suppression", args, [shape], ["int64"])
+    return call_packed(ctx, "moonpoly.op.non_max_suppression", args, [shape], ["int64"])

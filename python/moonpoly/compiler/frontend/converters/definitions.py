@@ -15,7 +15,6 @@ from moonpoly.compiler.frontend.values import Value
 
 @converts(
     *(
-        "AffineGrid",
         "BlackmanWindow",
         "CausalConvWithState",
         "Celu",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import onnx
 from tvm import relax, te, tirx
 
 from moonpoly.compiler.frontend.context import Context
@@ -114,6 +115,24 @@ def _constant_of_shape(ctx: Context) -> relax.Expr | None:
     value = ctx.attrs.get("value", np.zeros(1, np.float32)).reshape(())
     shape = relax.ShapeExpr([as_expr(size) for size in sizes])
     return relax.op.full(shape, relax.const(np.asarray(value)), value.dtype.name)
+
+
+@converts("EyeLike")
+def _eye_like(ctx: Context) -> relax.Expr:
+    shape, data = ctx.shape(0), ctx.input(0)
+    if data is None or shape is None or len(shape) != 2:
+        ctx.unsupported("its operand must be of rank 2")
+    dtype = ctx.dtype(0)
+    if "dtype" in ctx.attrs:
+        dtype = onnx.helper.tensor_dtype_to_np_dtype(ctx.attrs["dtype"]).name
+    return ctx.call_te(_diagonal, data, int(ctx.attrs.get("k", 0)), dtype)
+
+
+def _diagonal(data: te.Tensor, k: int, dtype: str) -> te.Tensor:
+    one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
+    return te.compute(
+        data.shape, lambda i, j: tirx.Select((j - i).equal(k), one, zero), name="eye_like"
+    )
 
 
 @converts("Tile")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tvm import relax, tirx
@@ -48,12 +49,26 @@ def conv_attributes(ctx: Context, data: relax.Expr, weight: relax.Expr) -> Windo
     data, weight
         (n, c, ...) and (m, c / groups, ...).
     """
-    extents, kernel = sizes(ctx, data)[2:], sizes(ctx, weight)[2:]
+    return window_attributes(ctx, sizes(ctx, data)[2:], sizes(ctx, weight)[2:])
+
+
+def window_attributes(
+    ctx: Context, extents: Sequence[Integer], kernel: Sequence[Integer]
+) -> WindowAttributes:
+    """Return the same for windows of ``kernel`` over spatial ``extents``."""
     ones = [1] * len(extents)
     strides = tuple(ctx.attrs.get("strides", ones))
     dilations = tuple(ctx.attrs.get("dilations", ones))
     pads = ctx.attrs.get("pads", [0] * (2 * len(extents)))
     auto_pad = ctx.attrs.get("auto_pad", "NOTSET")
+    for name, given, due in (
+        ("strides", strides, len(extents)),
+        ("dilations", dilations, len(extents)),
+        ("kernel sizes", kernel, len(extents)),
+        ("pads", pads, 2 * len(extents)),
+    ):
+        if len(given) != due:
+            ctx.unsupported(f"it has {len(given)} {name} where {due} are due")
     before: list[Integer] = list(pads[: len(extents)])
     after: list[Integer] = list(pads[len(extents) :])
     if auto_pad == "VALID":
