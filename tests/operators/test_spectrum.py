@@ -70,7 +70,7 @@ def test_length_and_axis_may_be_known_at_run_time_only(rng, onesided):
 
 def test_half_a_spectrum_is_of_real_signals():
     model = node_model("DFT", {"x": (F32, ["b", "n", 2])}, opset=20, onesided=1)
-    with pytest.raises(UnsupportedError, match="DFT.*'node'.*half a spectrum"):
+    with pytest.raises(UnsupportedError, match=r"DFT.*'node'.*half a spectrum"):
         moonpoly.compile(model)
 
 
