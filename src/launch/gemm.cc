@@ -86,16 +86,14 @@ class Worker {
     for (int i = 0; i < plan_.num_regions && status_ == 0; ++i) {
       const Region& region = plan_.regions[i];
       Block block;
-      if (!ShareOfRegion(region, i, &block)) continue;
+      if (!ShareOfRegion(region, &block)) continue;
       block.k = k;
       status_ = walk.Run(region, block, epilogue);
     }
   }
 
-  // Every other region counts its threads backwards, so that those that got a tile more of one
-  // region get one less of the next.
-  bool ShareOfRegion(const Region& region, int index, Block* block) const {
-    const int32_t place = index % 2 == 0 ? place_ : plan_.region_threads - 1 - place_;
+  bool ShareOfRegion(const Region& region, Block* block) const {
+    const int32_t place = CountsBackwards(region.m0) ? plan_.region_threads - 1 - place_ : place_;
     if (place >= region.row_threads * region.col_threads) return false;
     const MicroKernel& kernel = call_.ks->kernel(region.kernel);
     block->rows =
@@ -122,11 +120,14 @@ class Worker {
     const int32_t members = plan_.k_threads * plan_.region_threads;
     const Span rows = Share(m, thread_ % members, members);
     if (rows.begin == rows.end) return;
+    // Rows that follow one another are added as one: they may be a few elements long.
+    const int64_t height = c_.ld == n ? 1 : rows.end - rows.begin;
+    const int64_t width = (rows.end - rows.begin) * n / height;
     for (int32_t s = 0; s < plan_.k_threads - 1; ++s) {
-      const float* from = launch_.partial + s * m * n;
-      for (int64_t i = rows.begin; i < rows.end; ++i) {
-        float* to = c_.data + i * c_.ld;
-        for (int64_t j = 0; j < n; ++j) to[j] += from[i * n + j];
+      const float* from = launch_.partial + s * m * n + rows.begin * n;
+      for (int64_t i = 0; i < height; ++i) {
+        float* to = c_.data + (rows.begin + i) * c_.ld;
+        for (int64_t j = 0; j < width; ++j) to[j] += from[i * width + j];
       }
     }
     if (epilogue_.active()) status_ = epilogue_.Run(c_, rows.begin, rows.end - rows.begin, 0, n);

@@ -82,6 +82,15 @@ constexpr int kMaxRegions = 4;
 /*! \brief Room for the partial sums of a cut reduction, for all slices together. */
 constexpr int64_t kMaxPartialFloats = 1 << 20;
 
+/*!
+ * \brief Whether the region that begins at row m0 counts its threads from the last to the first.
+ *
+ * Bands below the first do, so that threads that got a tile more of one get one less of the other.
+ * Strips beside each other don't: there the same thread keeps the same rows, and no line of C is
+ * written by two of them.
+ */
+inline bool CountsBackwards(int64_t m0) { return m0 > 0; }
+
 /*! \brief A plan. Threads are numbered batch-major, then reduction slice, then place in a region.
  */
 struct Plan {

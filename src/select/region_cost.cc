@@ -186,14 +186,15 @@ int64_t RegionCost::SliceOf(const Cell& cell) const {
   return CeilDiv(each, kSliceStep) * kSliceStep;
 }
 
-// Rows of a block: as many as half of the second cache holds of A. Where a whole block of B stays
-// in the first cache, as few as keep the calls cheap: then C is written in order and A read once.
+// Rows of a block: as many as half of the second cache holds of A. Where a dot kernel reads them
+// for several tiles of columns, as few as keep the calls cheap: then A stays in the first cache.
 int64_t RegionCost::BlockRows(const Cell& cell, int64_t slice) const {
   const MicroKernel& kernel = ks_.kernel(cell.kernel);
   const int64_t bytes = slice * static_cast<int64_t>(sizeof(float));
   int64_t tiles = ks_.caches().l2_bytes / 2 / (bytes * kernel.um);
   const int64_t cols = CeilDiv(cell.n1 - cell.n0, cell.grid.cols);
-  if (std::min(cols, kBlockCols) * bytes <= ks_.caches().l1_bytes / 2) {
+  if (kernel.family == KernelFamily::kDot && cols > kernel.un &&
+      cols * bytes <= ks_.caches().l1_bytes / 2) {
     const float call_us = cell.task_us * static_cast<float>(CeilDiv(cols, kernel.un));
     const float enough = kCallShare * static_cast<float>(ks_.machine().call_us) / call_us;
     tiles = std::min(tiles, static_cast<int64_t>(enough));

@@ -22,6 +22,8 @@ namespace {
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 // Below this depth a slice of the reduction is not worth a thread.
 constexpr int64_t kMinSliceDepth = 128;
+// With so many rows for each slice the threads share out rows as well, and C is written once.
+constexpr int64_t kMaxSliceRows = 256;
 // Work of so many launches is shared out without asking whether one thread would do.
 constexpr float kSurelyShared = 20.0f;
 // From this size on the fastest kernels leave little over.
@@ -109,6 +111,7 @@ class Search {
   bool CanCutReduction(int32_t slices) const {
     if (slices == 1) return true;
     return problem_.batch == 1 && problem_.k / slices >= kMinSliceDepth &&
+           problem_.m < kMaxSliceRows * slices &&
            (slices - 1) * problem_.m * problem_.n <= kMaxPartialFloats;
   }
 
@@ -310,18 +313,14 @@ class Search {
     if (all_ != nullptr) all_->push_back(ToPlan(candidate, split_, us));
   }
 
-  // What it costs a small product of a batch that two threads write the same lines of C: where rows
-  // don't begin on a line, along every cut between threads. A strip counts its threads backwards,
-  // so that another one writes what is left of it.
+  // What it costs that two threads write the same lines of C: where rows don't begin on a line,
+  // along every cut between threads.
   float SharedLinesUs(const Candidate& candidate) const {
-    if (problem_.batch == 1 || split_.region_threads == 1 || problem_.n % kLineFloats == 0) {
-      return 0.0f;
-    }
+    if (split_.region_threads == 1 || problem_.n % kLineFloats == 0) return 0.0f;
     int64_t lines = 0;
     for (int32_t i = 0; i < candidate.count; ++i) {
       const Cell& cell = candidate.cells[i];
-      const int64_t cuts = cell.grid.cols - 1 + (cell.n0 > 0 ? 1 : 0);
-      lines += (cell.m1 - cell.m0) * cuts;
+      lines += (cell.m1 - cell.m0) * (cell.grid.cols - 1);
     }
     return static_cast<float>(lines) * kSharedLineUs;
   }
@@ -334,8 +333,7 @@ class Search {
     return static_cast<int32_t>(each) + (index >= count - static_cast<int32_t>(extra) ? 1 : 0);
   }
 
-  // Every other region counts its threads backwards (see the launcher), so that the sums differ
-  // from thread to thread less than the regions do.
+  // Sums differ from thread to thread less than the regions do, see CountsBackwards.
   float BusiestUs(const Candidate& candidate) const {
     const int32_t threads = split_.region_threads;
     float busiest = 0.0f;
@@ -347,7 +345,7 @@ class Search {
           us += cell.busiest_us();
           continue;
         }
-        const int32_t place = i % 2 == 0 ? thread : threads - 1 - thread;
+        const int32_t place = CountsBackwards(cell.m0) ? threads - 1 - thread : thread;
         if (place >= cell.grid.rows * cell.grid.cols) continue;
         const float tasks =
             static_cast<float>(TilesOf(cell.row_tiles, place / cell.grid.cols, cell.grid.rows) *
