@@ -10,7 +10,7 @@ import pytest
 from gpu_runtime import fake_gpu
 
 from moonpoly import _ffi_api
-from moonpoly.autotune.gpu.refit import refit
+from moonpoly.autotune.gpu.refit import refit, rising
 
 KERNELS = (fake_gpu.kernel(64, 64), fake_gpu.kernel(128, 128), fake_gpu.kernel(64, 32, split=True))
 
@@ -82,3 +82,13 @@ def test_right_tables_stay_as_they_are(shapes):
 def test_a_kernel_without_records_keeps_its_table():
     right = manifest()
     assert refit(right, [])["kernels"] == right["kernels"]
+
+
+def test_a_corrected_table_rises_along_both_axes_and_keeps_what_rose():
+    rng = np.random.default_rng(0)
+    table = np.exp(rng.normal(0, 0.3, (6, 5)) + np.arange(6)[:, None] + np.arange(5) * 0.5)
+    made = rising(table)
+    assert (np.diff(made, axis=0) >= 0).all()
+    assert (np.diff(made, axis=1) >= 0).all()
+    assert np.abs(np.log(made / table)).max() < 1.5
+    assert rising(made) == pytest.approx(made)

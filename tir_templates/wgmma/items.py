@@ -45,6 +45,15 @@ class ItemType:
         shape = f"m64n{columns}k{self.depth}"
         return f"wgmma.mma_async.sync.aligned.{shape}.{kind}.{self.short}.{self.short}"
 
+    @property
+    def mma(self) -> str | None:
+        """Return the instruction of one warp, 16 rows by 8 columns, on GPUs before Hopper."""
+        if self.short == "e4m3":
+            return None
+        kind = "s32" if self.sums == "uint32" else "f32"
+        types = f"{kind}.{self.short}.{self.short}.{kind}"
+        return f"mma.sync.aligned.m16n8k{self.depth}.row.col.{types}"
+
     def instruction_columns(self, columns: int) -> int:
         """Return the columns of one instruction that a tile is made of, 0 if there is none."""
         if self.sums == "float32":

@@ -253,9 +253,9 @@ def _one_by_one(c, out, operand, k, row, step):
 
 @T.inline
 def _round(out):
-    """Round float32 to what the tensor cores read of it, as tensor copies do."""
+    """Round float32 to what the tensor cores read of it, to even as tensor copies do."""
     for i in T.unroll(4):
-        T.ptx["cvt.rna.tf32.f32"](out[i], T.reinterpret("float32", out[i]))
+        T.ptx["cvt.rn.tf32.f32"](out[i], T.reinterpret("float32", out[i]))
 
 
 @T.inline

@@ -19,6 +19,8 @@ from moonpoly.workload import Workload
 
 TARGET, WORKLOAD = Target.parse("cuda-sm90a"), Workload("gemm", "float16")
 SOURCES = installed_sources(TARGET, WORKLOAD)
+# Types with records of their own.
+TUNED = ("float16", "tf32", "float8_e4m3fn", "int8")
 
 
 @pytest.fixture(scope="module")
@@ -51,16 +53,20 @@ def artifact(few, tmp_path_factory):
         return export(TARGET, WORKLOAD, tmp_path_factory.mktemp("artifact") / "gemm_float16")
 
 
-def test_every_committed_record_is_a_kernel_that_can_be_built():
-    records = load_records(SOURCES.records)
+@pytest.mark.parametrize("dtype", TUNED)
+def test_every_committed_record_is_a_kernel_that_can_be_built(dtype):
+    workload = Workload("gemm", dtype)
+    records = load_records(installed_sources(TARGET, workload).records)
     assert 30 <= len(records) <= 48
     assert len({record.kernel for record in records}) == len(records)
-    for candidate, record in zip(candidates_of(records, TARGET, WORKLOAD), records, strict=True):
+    for candidate, record in zip(candidates_of(records, TARGET, workload), records, strict=True):
         assert gpu_export.program_of(TARGET, candidate, record).name == record.kernel
 
 
-def test_committed_costs_rise_with_the_work():
-    costs = load_costs(SOURCES.costs, SOURCES.records)
+@pytest.mark.parametrize("dtype", TUNED)
+def test_committed_costs_rise_with_the_work(dtype):
+    sources = installed_sources(TARGET, Workload("gemm", dtype))
+    costs = load_costs(sources.costs, sources.records)
     shape = len(costs["grid"]["k"]), len(costs["grid"]["load"])
     for name, table in costs["kernels"].items():
         us = np.array(table["us"]).reshape(shape)

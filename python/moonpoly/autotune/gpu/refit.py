@@ -157,7 +157,19 @@ def _correct(cost: dict[str, Any], launches: Sequence[_Launch], grid: Mapping[st
     for i, k in enumerate(grid["k"]):
         for j, load in enumerate(grid["load"]):
             table[i, j] *= math.exp(float(surface.basis(k, load) @ knots))
-    cost["us"] = [round(float(us), 4) for us in table.ravel()]
+    cost["us"] = [round(float(us), 4) for us in rising(table).ravel()]
+
+
+def rising(table: Vector) -> Vector:
+    """Return a table that rises along both axes: no launch is shortened by more work.
+
+    Where it did not, it is between the largest before and the smallest after.
+    """
+    for axis in (0, 1):
+        before = np.maximum.accumulate(table, axis)
+        after = np.flip(np.minimum.accumulate(np.flip(table, axis), axis), axis)
+        table = np.sqrt(before * after)
+    return table
 
 
 def _refit_split(cost: dict[str, Any], launches: Sequence[_Launch]) -> None:
