@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import enum
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+import onnx
 from onnx.backend.test.runner import Runner
 from onnx_standard.cases import Case, load_cases
 
 import moonpoly
 from moonpoly.error import UnsupportedError
+
+# A refusal that tells of the converter's code, not of the model, is one that nobody has thought of.
+_SLIP = re.compile(r"\((Assertion|Attribute|Index|Key|Lookup|Type)Error: ")
 
 
 class Status(enum.Enum):
@@ -43,8 +49,8 @@ def run_case(case: Case) -> Outcome:
         executable = moonpoly.compile(case.model)
     except UnsupportedError as err:
         reason = _one_line(err)
-        names = {node.op_type for node in case.model.graph.node}
-        named = any(name in reason for name in [*names, case.operator, *_tensor_names(case)])
+        names = [*_operators(case.model.graph), case.operator, *_tensor_names(case)]
+        named = any(name in reason for name in names) and not _SLIP.search(reason)
         return Outcome(case.name, Status.REFUSED if named else Status.ERROR, reason)
     except Exception as err:  # noqa: BLE001 - every kind is an outcome to report
         return Outcome(case.name, Status.ERROR, f"compile: {_described(err)}")
@@ -60,6 +66,15 @@ def run_case(case: Case) -> Outcome:
     except (AssertionError, TypeError, ValueError) as err:
         return Outcome(case.name, Status.WRONG, _one_line(err))
     return Outcome(case.name, Status.PASSED)
+
+
+def _operators(graph: onnx.GraphProto) -> Iterator[str]:
+    """Yield the operators of a graph and of its subgraphs."""
+    for node in graph.node:
+        yield node.op_type
+        for attribute in node.attribute:
+            for subgraph in [attribute.g, *attribute.graphs]:
+                yield from _operators(subgraph)
 
 
 def _tensor_names(case: Case) -> list[str]:

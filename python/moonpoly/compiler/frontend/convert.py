@@ -12,6 +12,7 @@ from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters import find_converter
 from moonpoly.compiler.frontend.fallback import convert_with_tvm, known_operators, shape_operand
 from moonpoly.compiler.frontend.fold import fold_node
+from moonpoly.compiler.frontend.halves import narrow_results, widen_operands
 from moonpoly.compiler.frontend.operands import fit_operands
 from moonpoly.compiler.frontend.symbolic import evaluate_node
 from moonpoly.compiler.frontend.values import Value
@@ -41,6 +42,7 @@ def convert_node(ctx: Context, opsets: Mapping[str, int]) -> list[Value]:
     evaluated = evaluate_node(ctx)
     if evaluated is not None:
         return evaluated
+    narrow = widen_operands(ctx)
     fit_operands(ctx)
     converter = find_converter(node.domain, node.op_type)
     converted = converter(ctx) if converter else None
@@ -49,6 +51,8 @@ def convert_node(ctx: Context, opsets: Mapping[str, int]) -> list[Value]:
             ctx.unsupported("this form of the operator can't be imported")
         converted = convert_with_tvm(ctx.bb, ctx.node, ctx.name, ctx.opset, _for_tvm(ctx))
     results = [converted] if isinstance(converted, tvm.ir.Expr | Value) else list(converted)
+    if narrow is not None:
+        results = narrow_results(ctx, results, narrow)
     named = [name for name in node.output if name]
     if len(results) < len(node.output) and any(node.output[len(results) :]):
         ctx.unsupported(f"{len(named)} results are named, {len(results)} can be made")

@@ -15,9 +15,9 @@ from moonpoly.compiler.frontend.converters.registry import STANDARD_DOMAINS
 from moonpoly.compiler.frontend.dims import NamedInputs, TensorSpec, make_params, name_dims
 from moonpoly.compiler.frontend.equalities import Equalities, Equality
 from moonpoly.compiler.frontend.load import LoadedModel, ModelSource, load_model
-from moonpoly.compiler.frontend.support import check_supported
+from moonpoly.compiler.frontend.support import check_supported, check_types
 from moonpoly.compiler.frontend.walk import GraphWalk
-from moonpoly.error import ModelError, MoonPolyError
+from moonpoly.error import MoonPolyError, UnsupportedError
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,14 @@ def import_model(source: ModelSource, fixed_dims: Mapping[str, int] | None = Non
     ModelError
         If the source is not a valid ONNX model.
     UnsupportedError
-        If an operator, or the form in which it is used, can't be imported.
+        If an operator, the form in which it is used, or the type of an input or output can't be
+        imported.
     StorageError
         If the file can't be read.
     """
     loaded = load_model(source)
     check_supported(loaded.proto)
+    check_types(loaded.proto.graph)
     named, sizes = name_dims(loaded.proto).fixed(fixed_dims or {})
     module, learned, positive = _to_relax(loaded.proto, sizes)
     outputs = _output_specs(loaded, module, named)
@@ -112,7 +114,7 @@ def _output_specs(
     specs = []
     for value, result in zip(loaded.proto.graph.output, fields, strict=True):
         if not isinstance(result, relax.TensorType):
-            raise ModelError(f"output {value.name!r} is not a tensor but {result}")
+            raise UnsupportedError(f"output {value.name!r} is not a tensor but {result}")
         specs.append(
             TensorSpec(
                 name=value.name,

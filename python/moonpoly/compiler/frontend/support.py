@@ -15,6 +15,16 @@ from moonpoly.error import UnsupportedError
 # Listed one by one up to here; a model of a foreign domain may have thousands of nodes.
 _MAX_LISTED = 20
 
+_NO_TENSORS = {
+    "map_type": "a map",
+    "optional_type": "optional",
+    "sequence_type": "a sequence",
+    "sparse_tensor_type": "a sparse tensor",
+}
+_NO_NUMBERS = frozenset(
+    {onnx.TensorProto.STRING, onnx.TensorProto.COMPLEX64, onnx.TensorProto.COMPLEX128}
+)
+
 
 def check_supported(proto: onnx.ModelProto) -> None:
     """Check that every node, in subgraphs too, has an importer.
@@ -40,6 +50,39 @@ def check_supported(proto: onnx.ModelProto) -> None:
     raise UnsupportedError(
         f"{len(missing)} unsupported operator{'s' * (len(missing) > 1)}: {'; '.join(lines)}"
     )
+
+
+def check_types(graph: onnx.GraphProto) -> None:
+    """Check that a graph takes and gives tensors, of types that are compiled.
+
+    Raises
+    ------
+    UnsupportedError
+        Naming each input and output that is of another type.
+    """
+    constants = {tensor.name for tensor in graph.initializer}
+    named = [("input", value) for value in graph.input if value.name not in constants]
+    named += [("output", value) for value in graph.output]
+    found = [
+        f"{role} {value.name!r} is {what}"
+        for role, value in named
+        if (what := _foreign_type(value.type)) is not None
+    ]
+    if found:
+        raise UnsupportedError(
+            f"{'; '.join(found)}; tensors of numbers and bools are supported at a model's ends"
+        )
+
+
+def _foreign_type(ty: onnx.TypeProto) -> str | None:
+    """Return what a type is if no model that is compiled can take or give it."""
+    kind = ty.WhichOneof("value")
+    if kind in _NO_TENSORS:
+        return _NO_TENSORS[kind]
+    element = ty.tensor_type.elem_type
+    if element not in _NO_NUMBERS:
+        return None
+    return f"a tensor of {onnx.TensorProto.DataType.Name(element).lower()}"
 
 
 def _is_known(node: onnx.NodeProto) -> bool:

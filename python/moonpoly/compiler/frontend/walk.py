@@ -32,6 +32,8 @@ _CONVERTER_ERRORS = (
     TypeError,
     ValueError,
 )
+# Those of them that are about Python code, not about the operator.
+_SLIPS = (AssertionError, AttributeError, LookupError, TypeError)
 
 
 class GraphWalk:
@@ -182,6 +184,9 @@ class GraphWalk:
         if value.expr is not None:
             return value.expr
         if value.array is not None:
+            if value.array.size == 0:
+                # A model's file can't hold a constant without elements.
+                return relax.op.zeros(value.array.shape, value.array.dtype.name)
             value.expr = relax.const(np.asarray(value.array), value.array.dtype.name)
             return value.expr
         assert value.elements is not None, "a lost value is not asked for"
@@ -259,6 +264,10 @@ class GraphWalk:
 
 
 def _reason(err: Exception) -> str:
+    """Say what a converter raised; its kind as well, where that says nothing of the model."""
     assert not isinstance(err, MoonPolyError)
     lines = [line.strip() for line in str(err).splitlines() if line.strip()]
-    return lines[0] if lines else type(err).__name__
+    text = lines[0] if lines else "no message"
+    if isinstance(err, _SLIPS):
+        return f"this form of the operator can't be imported ({type(err).__name__}: {text})"
+    return text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import floor
 
 from tvm import te, tirx
 
@@ -29,8 +28,6 @@ class Sampling:
         Whether what lies outside has no weight; else it is read at the edge.
     extrapolation
         The value outside of the region, when cropping.
-    shrink
-        With antialiasing the scale, below 1, that the filter is stretched by; else 1.
     """
 
     mode: str
@@ -39,10 +36,10 @@ class Sampling:
     cubic: float
     exclude_outside: bool
     extrapolation: float
-    shrink: float = 1.0
 
 
-def _real(value: float | tirx.Expr) -> tirx.Expr:
+def real(value: float | tirx.Expr) -> tirx.Expr:
+    """Return a number or an expression in the type that coordinates are computed in."""
     if isinstance(value, int | float):
         return tirx.const(float(value), _REAL)
     return tirx.Cast(_REAL, value)
@@ -58,9 +55,9 @@ def plan_scales(x: te.Tensor, wanted: te.Tensor, axes: Sequence[int], policy: st
     policy
         ``"stretch"``, or ``"not_larger"`` or ``"not_smaller"`` to keep the aspect ratio.
     """
-    scales = [_real(wanted[place]) for place in range(len(axes))]
+    scales = [real(wanted[place]) for place in range(len(axes))]
     if not str(wanted.dtype).startswith("float"):
-        scales = [each / _real(x.shape[axis]) for each, axis in zip(scales, axes, strict=True)]
+        scales = [each / real(x.shape[axis]) for each, axis in zip(scales, axes, strict=True)]
         if policy != "stretch":
             choose = tirx.min if policy == "not_larger" else tirx.max
             common = scales[0]
@@ -69,7 +66,7 @@ def plan_scales(x: te.Tensor, wanted: te.Tensor, axes: Sequence[int], policy: st
             scales = [common] * len(axes)
 
     def element(place: tirx.Expr) -> tirx.Expr:
-        value = _real(0.0)
+        value = real(0.0)
         for number, scale in enumerate(scales):
             value = tirx.Select(place.equal(number), scale, value)
         return value
@@ -89,13 +86,13 @@ def plan_sizes(
             own: tirx.Expr = tirx.Cast("int64", extent)
             if axis in axes:
                 number = list(axes).index(axis)
-                scaled = _real(extent) * scales[number]
+                scaled = real(extent) * scales[number]
                 if by_scale:
                     own = tirx.Cast("int64", tirx.floor(scaled))
                 elif policy == "stretch":
                     own = tirx.Cast("int64", wanted[number])
                 else:
-                    own = tirx.Cast("int64", tirx.floor(scaled + _real(0.5)))
+                    own = tirx.Cast("int64", tirx.floor(scaled + real(0.5)))
             value = tirx.Select(place.equal(axis), own, value)
         return value
 
@@ -134,19 +131,21 @@ def resample(
         return x(*index[:axis], inside, *index[axis + 1 :])
 
     def element(*index: tirx.Expr) -> tirx.Expr:
-        length, new = _real(x.shape[axis]), _real(shape[axis])
-        ends = (_real(roi[place]), _real(roi[place + count])) if count else (_real(0), _real(1))
-        at = _coordinate(_real(index[axis]), length, new, scales[place], ends, sampling.coordinates)
+        length, new = real(x.shape[axis]), real(shape[axis])
+        ends = (real(roi[place]), real(roi[place + count])) if count else (real(0), real(1))
+        at = source_coordinate(
+            real(index[axis]), length, new, scales[place], ends, sampling.coordinates
+        )
         value = _sample(at, lambda position: read(index, position), last, sampling, str(x.dtype))
         if sampling.coordinates != "tf_crop_and_resize":
             return value
-        outside = tirx.any(at < _real(0), at > length - _real(1))
+        outside = tirx.any(at < real(0), at > length - real(1))
         return tirx.Select(outside, tirx.const(sampling.extrapolation, str(x.dtype)), value)
 
     return te.compute(shape, element, name="resample")
 
 
-def _coordinate(
+def source_coordinate(
     i: tirx.Expr,
     length: tirx.Expr,
     new: tirx.Expr,
@@ -155,13 +154,15 @@ def _coordinate(
     mode: str,
 ) -> tirx.Expr:
     """Return where element ``i`` of the result lies in the input."""
-    half, one, zero = _real(0.5), _real(1.0), _real(0.0)
+    half, one, zero = real(0.5), real(1.0), real(0.0)
     several = new > one
     steps = tirx.max(new - one, one)
     if mode == "asymmetric":
         return i / scale
     if mode == "align_corners":
-        return tirx.Select(several, i * (length - one) / steps, zero)
+        # A scale may ask for a fraction of an element more than there is.
+        span = length * scale - one
+        return tirx.Select(several, i * (length - one) / span, zero)
     if mode == "tf_crop_and_resize":
         start, end = ends
         along = start * (length - one) + i * (end - start) * (length - one) / steps
@@ -182,7 +183,7 @@ def _sample(
     dtype: str,
 ) -> tirx.Expr:
     if sampling.mode == "nearest":
-        half = _real(0.5)
+        half = real(0.5)
         rounded = {
             "round_prefer_floor": lambda: tirx.ceil(at - half),
             "round_prefer_ceil": lambda: tirx.floor(at + half),
@@ -193,28 +194,27 @@ def _sample(
     first = tirx.floor(at)
     base, ratio = tirx.Cast("int64", first), at - first
     reach = 1 if sampling.mode == "linear" else 2
-    start = floor(-reach / sampling.shrink) + 1
-    total, weights = _real(0.0), _real(0.0)
-    for offset in range(start, 2 - start):
+    total, weights = real(0.0), real(0.0)
+    for offset in range(1 - reach, 1 + reach):
         position = base + tirx.const(offset, "int64")
-        weight = _kernel(
-            (_real(float(offset)) - ratio) * _real(sampling.shrink), sampling.mode, sampling.cubic
-        )
+        distance = real(float(offset)) - ratio
+        weight = filter_weight(distance, sampling.mode, sampling.cubic)
         if sampling.exclude_outside:
             inside = tirx.all(position >= 0, position <= last)
-            weight = tirx.Select(inside, weight, _real(0.0))
+            weight = tirx.Select(inside, weight, real(0.0))
         total = total + weight * tirx.Cast(_REAL, read(position))
         weights = weights + weight
-    if sampling.exclude_outside or sampling.shrink < 1.0:
+    if sampling.exclude_outside:
         total = total / weights
     return tirx.Cast(dtype, total)
 
 
-def _kernel(distance: tirx.Expr, mode: str, a: float) -> tirx.Expr:
-    d = tirx.Select(distance < _real(0.0), -distance, distance)
-    one, zero = _real(1.0), _real(0.0)
+def filter_weight(distance: tirx.Expr, mode: str, a: float) -> tirx.Expr:
+    """Return the weight of what lies at a distance: a triangle, or a cubic curve."""
+    d = tirx.Select(distance < real(0.0), -distance, distance)
+    one, zero = real(1.0), real(0.0)
     if mode == "linear":
         return tirx.max(one - d, zero)
-    near = ((_real(a + 2) * d - _real(a + 3)) * d) * d + one
-    far = ((_real(a) * d - _real(5 * a)) * d + _real(8 * a)) * d - _real(4 * a)
-    return tirx.Select(d <= one, near, tirx.Select(d < _real(2.0), far, zero))
+    near = ((real(a + 2) * d - real(a + 3)) * d) * d + one
+    far = ((real(a) * d - real(5 * a)) * d + real(8 * a)) * d - real(4 * a)
+    return tirx.Select(d <= one, near, tirx.Select(d < real(2.0), far, zero))

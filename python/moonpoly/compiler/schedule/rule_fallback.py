@@ -21,6 +21,7 @@ def schedule_fallback(func: PrimFunc) -> PrimFunc:
         return func
     for block in blocks:
         _share_outer_loops(schedule, block)
+        _begin_apart(schedule, block)
     return schedule.mod["main"]
 
 
@@ -43,3 +44,13 @@ def _share_outer_loops(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV)
         schedule.parallel(fused)
     except s_tir.ScheduleError:
         return
+
+
+def _begin_apart(schedule: s_tir.Schedule, block: s_tir.schedule.SBlockRV) -> None:
+    """Store what a reduction begins with before its loops: those over nothing don't run at all."""
+    definition = schedule.get(block)
+    reduced = [var.iter_type == var.CommReduce for var in definition.iter_vars]
+    count = sum(reduced)
+    # Loops in front may be fused; the last are of one axis each.
+    if definition.init is not None and all(reduced[len(reduced) - count :]):
+        schedule.decompose_reduction(block, schedule.get_loops(block)[-count])

@@ -24,6 +24,7 @@ from moonpoly.compiler.frontend.values import Value
     *("HammingWindow", "HannWindow", "LinearAttention", "NegativeLogLikelihoodLoss"),
     *("SoftmaxCrossEntropyLoss", "SwiGLU"),
 )
+@converts("FlexAttention", domain="ai.onnx.preview")
 def by_definition(ctx: Context) -> Sequence[Value]:
     """Import the nodes that the standard says the operator stands for."""
     given = {name: value for name, value in zip(_names(ctx), ctx.values, strict=True) if value}

@@ -58,3 +58,30 @@ def _variadic(ctx: Context) -> relax.Expr:
     """Combine any number of operands, two at a time."""
     combine = _VARIADIC[ctx.op]
     return functools.reduce(lambda left, right: ctx.emit(combine(left, right)), ctx.inputs)
+
+
+# The standard's own defaults, which are not quite the activation's.
+_SELU_ALPHA = 1.67326319217681884765625
+_SELU_GAMMA = 1.05070102214813232421875
+
+
+@converts("Elu", "Selu")
+def _elu(ctx: Context) -> relax.Expr:
+    """An exponential below zero, in the operand's own type."""
+    data, dtype = ctx.input(0), ctx.dtype(0)
+    alpha = ctx.attrs.get("alpha", 1.0 if ctx.op == "Elu" else _SELU_ALPHA)
+    one = relax.const(1.0, dtype)
+    below = ctx.emit(relax.op.nn.relu(ctx.emit(relax.op.subtract(one, relax.op.exp(data)))))
+    scaled = ctx.emit(relax.op.multiply(relax.const(-alpha, dtype), below))
+    result = relax.op.add(scaled, relax.op.nn.relu(data))
+    if ctx.op == "Elu":
+        return result
+    gamma = relax.const(ctx.attrs.get("gamma", _SELU_GAMMA), dtype)
+    return relax.op.multiply(gamma, ctx.emit(result))
+
+
+@converts("ThresholdedRelu")
+def _thresholded_relu(ctx: Context) -> relax.Expr:
+    data, dtype = ctx.input(0), ctx.dtype(0)
+    above = ctx.emit(relax.op.greater(data, relax.const(ctx.attrs.get("alpha", 1.0), dtype)))
+    return relax.op.where(above, data, relax.const(0.0, dtype))

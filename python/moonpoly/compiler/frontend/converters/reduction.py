@@ -16,6 +16,7 @@ from moonpoly.compiler.frontend.converters.sizes import (
     normal_axis,
     read_dims,
 )
+from moonpoly.compiler.frontend.unify import broadcast_to
 from moonpoly.compiler.ops import reduction
 
 # Reduces a tensor by "sum", "prod", "max" or "min"; keeps the reduced axes at size 1 if told so.
@@ -124,7 +125,8 @@ def _log_sum_exp(ctx: Context, data: relax.Expr, over: Reduce, keepdims: bool) -
     finite = ctx.emit(relax.op.less(relax.op.abs(largest), relax.const(np.inf, dtype)))
     shift = ctx.emit(relax.op.where(finite, largest, relax.const(0.0, dtype)))
     # Broadcasting is not proven where the axes are known at run time only.
-    differences = ctx.cast_shape(ctx.emit(relax.op.subtract(data, shift)), sizes)
+    spread = broadcast_to(ctx, shift, sizes)
+    differences = ctx.emit(relax.op.subtract(data, spread))
     powers = ctx.emit(relax.op.exp(differences))
     total = ctx.emit(relax.op.log(over(powers, "sum", keepdims)))
     shape = ctx.shape(total)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from tvm import relax
@@ -13,23 +13,41 @@ from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.sizes import known_shape, normal_axis, read_dims
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.values import Integer
-from moonpoly.compiler.ops import resample
+from moonpoly.compiler.ops import antialias, resample
 from moonpoly.compiler.ops.resample import Sampling
 
 
 def resize_any(ctx: Context) -> relax.Expr:
     """Import a Resize of opset 11 and later, one axis at a time."""
+    rank = len(known_shape(ctx, 0))
+    axes = [normal_axis(ctx, axis, rank) for axis in ctx.attrs.get("axes", range(rank))]
+    by_size = ctx.has_input(3) and ctx.shape(3) != (0,)
+    policy = ctx.attrs.get("keep_aspect_ratio_policy", "stretch")
+    return _resize(ctx, 3 if by_size else 2, axes, _sampling(ctx), policy)
+
+
+def resize_by_scales(ctx: Context, index: int, mode: str) -> relax.Expr:
+    """Resize by the scales that operand ``index`` holds, from the upper left corner."""
+    axes = list(range(len(known_shape(ctx, 0))))
+    kind = "nearest" if mode == "nearest" else "linear"
+    sampling = Sampling(kind, "asymmetric", "floor", -0.75, False, 0.0)
+    return _resize(ctx, index, axes, sampling, "stretch")
+
+
+def _resize(
+    ctx: Context, index: int, axes: Sequence[int], sampling: Sampling, policy: str
+) -> relax.Expr:
+    """Resize by operand ``index``: scales if it is of a floating-point type, else sizes."""
     shape, dtype = known_shape(ctx, 0), ctx.dtype(0)
-    axes = [normal_axis(ctx, axis, len(shape)) for axis in ctx.attrs.get("axes", range(len(shape)))]
-    sampling = _sampling(ctx)
     if sampling.mode != "nearest" and not dtype.startswith("float"):
         ctx.unsupported(f"interpolating {dtype}; floating-point types are supported")
-    by_size = ctx.has_input(3) and ctx.shape(3) != (0,)
-    wanted = ctx.input(3 if by_size else 2)
-    policy = ctx.attrs.get("keep_aspect_ratio_policy", "stretch")
-    if by_size:
+    given = known_shape(ctx, index)
+    if len(given) != 1 or given[0] != len(axes):
+        ctx.unsupported(f"sizes or scales of shape {given} for {len(axes)} axes")
+    wanted = ctx.input(index)
+    if not ctx.dtype(index).startswith("float"):
         wanted = ctx.emit(relax.op.astype(wanted, "int64"))
-    plan = {"axes": axes, "policy": policy}
+    plan: dict[str, Any] = {"axes": axes, "policy": policy}
     scales = ctx.call_te(
         partial(resample.plan_scales, **plan), ctx.input(0), wanted, primfunc_name_hint="scales"
     )
@@ -42,24 +60,58 @@ def resize_any(ctx: Context) -> relax.Expr:
     roi = ctx.input(1) if sampling.coordinates == "tf_crop_and_resize" else None
     if roi is None:
         roi = relax.const(np.zeros(0, np.float32))
-    shrinks = _shrinks(ctx, by_size, axes) if ctx.attrs.get("antialias", 0) else {}
+    filters = bool(ctx.attrs.get("antialias", 0)) and sampling.mode != "nearest"
+    if filters and sampling.coordinates == "tf_crop_and_resize":
+        ctx.unsupported("antialiasing while cropping")
     data = ctx.input(0)
     for place, axis in enumerate(axes):
-        if _is_kept(ctx, by_size, place, shape[axis], sampling):
+        if _is_kept(ctx, index, place, shape[axis], sampling):
             continue
-        own = replace(sampling, shrink=min(shrinks.get(axis, 1.0), 1.0))
-        along = partial(resample.resample, axis=axis, place=place, sampling=own)
         size = [as_expr(sizes[axis])]
+        if filters:
+            data = _filtered(ctx, data, scales, size, axis, place, sampling)
+            continue
+        along = partial(resample.resample, axis=axis, place=place, sampling=sampling)
         data = ctx.call_te(along, data, scales, roi, size, primfunc_name_hint="resample")
     return data
 
 
-def _is_kept(ctx: Context, by_size: bool, place: int, extent: Integer, sampling: Sampling) -> bool:
+def _filtered(
+    ctx: Context,
+    data: relax.Expr,
+    scales: relax.Expr,
+    size: Sequence[Any],
+    axis: int,
+    place: int,
+    sampling: Sampling,
+) -> relax.Expr:
+    """Resize along an axis by filters that are as wide as its scale asks for."""
+    where: dict[str, Any] = {"axis": axis, "place": place, "sampling": sampling}
+    count = ctx.call_te(
+        partial(antialias.count_taps, place=place, mode=sampling.mode),
+        scales,
+        primfunc_name_hint="taps",
+    )
+    taps = read_dims(ctx, count, 1, "taps")
+    weights = ctx.call_te(
+        partial(antialias.weigh_taps, **where),
+        *(data, scales, size, taps),
+        primfunc_name_hint="tap_weights",
+    )
+    return ctx.call_te(
+        partial(antialias.apply_taps, **where),
+        *(data, scales, weights),
+        primfunc_name_hint="filtered",
+    )
+
+
+def _is_kept(ctx: Context, index: int, place: int, extent: Integer, sampling: Sampling) -> bool:
     """Return whether an axis is known to be left as it is."""
-    known = ctx.constant(3 if by_size else 2)
+    known = ctx.constant(index)
     if known is None or sampling.coordinates == "tf_crop_and_resize":
         return False
-    return bool(known[place] == (extent if by_size else 1))
+    is_scale = ctx.dtype(index).startswith("float")
+    return bool(known[place] == (1 if is_scale else extent))
 
 
 def _sampling(ctx: Context) -> Sampling:
@@ -71,17 +123,3 @@ def _sampling(ctx: Context) -> Sampling:
         exclude_outside=bool(ctx.attrs.get("exclude_outside", 0)),
         extrapolation=ctx.attrs.get("extrapolation_value", 0.0),
     )
-
-
-def _shrinks(ctx: Context, by_size: bool, axes: Sequence[int]) -> dict[int, float]:
-    """Return each axis's scale, which tells how many elements an antialiasing filter reads."""
-    known, shape = ctx.constant(3 if by_size else 2), known_shape(ctx, 0)
-    if known is None:
-        ctx.unsupported("antialiasing by a scale that is known at run time only")
-    found = {}
-    for axis, value in zip(axes, known, strict=True):
-        extent = shape[axis]
-        if by_size and not isinstance(extent, int):
-            ctx.unsupported("antialiasing by a size, of an image whose size is not known")
-        found[axis] = float(value) / extent if by_size else float(value)
-    return found

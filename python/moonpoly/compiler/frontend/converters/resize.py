@@ -9,7 +9,7 @@ from tvm import relax, topi
 
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
-from moonpoly.compiler.frontend.converters.resample import resize_any
+from moonpoly.compiler.frontend.converters.resample import resize_any, resize_by_scales
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.values import Integer
 
@@ -19,7 +19,8 @@ _METHODS = {"nearest": "nearest_neighbor", "linear": "linear", "cubic": "cubic"}
 @converts("Resize")
 def _resize(ctx: Context) -> relax.Expr | None:
     if ctx.opset < 11:
-        return None
+        # Before that a Resize was what Upsample is.
+        return _upsample(ctx)
     image = _resize_image(ctx)
     return resize_any(ctx) if image is None else image
 
@@ -63,10 +64,10 @@ def _upsample(ctx: Context) -> relax.Expr | None:
     """Resize as opset 9 does: from the upper left corner, by scales."""
     shape = ctx.shape(0)
     scales = ctx.constant(1) if ctx.has_input(1) else np.asarray(ctx.attrs.get("scales", []))
-    if shape is None or len(shape) != 4 or scales is None or scales.size != 4:
-        return None
-    sizes = [_scaled(ctx, dim, float(scale)) for dim, scale in zip(shape, scales, strict=True)]
     mode = ctx.attrs.get("mode", "nearest")
+    if shape is None or len(shape) != 4 or scales is None or scales.size != 4:
+        return resize_by_scales(ctx, 1, mode) if ctx.has_input(1) else None
+    sizes = [_scaled(ctx, dim, float(scale)) for dim, scale in zip(shape, scales, strict=True)]
     return relax.op.image.resize2d(
         ctx.input(0),
         size=relax.ShapeExpr([as_expr(size) for size in sizes[2:]]),
