@@ -89,9 +89,3 @@ def _list_of_failures(outcomes: Iterable[Outcome]) -> str:
         return ""
     lines = [f"- `{o.name}`: {o.status.value}\n" for o in sorted(failed, key=lambda o: o.name)]
     return "## Cases that fail\n\n" + "".join(lines)
-
-
-def listed_failures(path: Path) -> dict[str, str]:
-    """Return the failures that a page lists: case → kind."""
-    text = path.read_text(encoding="utf-8")
-    return dict(re.findall(r"^- `(\w+)`: (\w+)$", text, flags=re.M))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from moonpoly.compiler.frontend.converters.slicing import padded
+from moonpoly.compiler.frontend.converters.windows import check_window
 from moonpoly.compiler.frontend.values import Integer, is_symbolic
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ def resolve_auto_pad(ctx: Context) -> None:
     """
     mode = ctx.attrs.get("auto_pad", "NOTSET")
     shape = ctx.shape(0)
+    if shape is not None:
+        check_window(ctx, len(shape) - 2)
     if mode not in ("SAME_UPPER", "SAME_LOWER", "VALID") or shape is None:
         return
     rank = len(shape) - 2

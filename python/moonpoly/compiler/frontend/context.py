@@ -67,6 +67,14 @@ class Context:
         self.node = replace_attributes(self.node, changes)
         self.attrs = parse_attributes(self.node)
 
+    def element_type(self, name: str, default: int | None = None) -> str:
+        """Return the element type that an attribute names, by NumPy's name; refuse one of none."""
+        number = self.attrs.get(name, default)
+        try:
+            return onnx.helper.tensor_dtype_to_np_dtype(number).name
+        except (KeyError, TypeError):
+            self.unsupported(f"its attribute {name!r} is {number!r}, which is no element type")
+
     @property
     def num_outputs(self) -> int:
         """How many results the node names, with those of an empty name before the last."""

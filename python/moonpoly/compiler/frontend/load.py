@@ -10,6 +10,7 @@ from typing import TypeAlias
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
 
+from moonpoly.compiler.frontend.node_check import check_nodes
 from moonpoly.compiler.frontend.order import sort_nodes
 from moonpoly.error import ModelError, StorageError
 
@@ -125,6 +126,10 @@ def _check_content(proto: onnx.ModelProto, label: str) -> None:
             f"{len(proto.graph.output)} outputs"
         )
     sort_nodes(proto.graph)
+    check_nodes(
+        proto.graph,
+        {"" if e.domain == "ai.onnx" else e.domain: e.version for e in proto.opset_import},
+    )
     # The checker wants the shape of an output stated; the operator that makes it tells it as well.
     unstated = [
         value.type.tensor_type

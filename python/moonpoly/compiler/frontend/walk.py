@@ -15,6 +15,7 @@ from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.convert import convert_node
 from moonpoly.compiler.frontend.equalities import Broadcasts, Equalities
 from moonpoly.compiler.frontend.labels import RESULT_SUFFIX, node_label
+from moonpoly.compiler.frontend.operand_types import wrong_type
 from moonpoly.compiler.frontend.scopes import Scopes
 from moonpoly.compiler.frontend.subgraphs import Body, Frame, renew_variables
 from moonpoly.compiler.frontend.symbolic import Symbols, lay_down, read_integers
@@ -108,8 +109,17 @@ class GraphWalk:
         if self._failures:
             several = f"{len(self._failures)} operators" if len(self._failures) > 1 else "operator"
             raise UnsupportedError(f"can't import {several} {'; '.join(self._failures)}")
-        results = [self.tensor(self._lookup(out.name, "output")) for out in graph.output]
+        results = [self._result(out.name) for out in graph.output]
         return results[0] if len(results) == 1 else relax.Tuple(results)
+
+    def _result(self, name: str) -> relax.Expr:
+        value = self._lookup(name, "output")
+        if value.array is not None and not _fills_bytes(value.array):
+            raise UnsupportedError(
+                f"output {name!r} is a tensor of {value.array.dtype.name}; types of whole bytes "
+                f"are supported at a model's ends"
+            )
+        return self.tensor(value)
 
     def subgraph(
         self, graph: onnx.GraphProto, bindings: Mapping[str, Value], label: str
@@ -184,6 +194,8 @@ class GraphWalk:
         if value.expr is not None:
             return value.expr
         if value.array is not None:
+            if not _fills_bytes(value.array):
+                raise UnsupportedError(f"a tensor of {value.array.dtype.name} can't be laid down")
             if value.array.size == 0:
                 # A model's file can't hold a constant without elements.
                 return relax.op.zeros(value.array.shape, value.array.dtype.name)
@@ -258,9 +270,16 @@ class GraphWalk:
                 self._failures.append(str(err))
                 results = [Value() for _ in node.output]
             except _CONVERTER_ERRORS as err:
-                self._failures.append(f"{ctx.describe()}: {_reason(err)}")
+                reason = wrong_type(ctx) or _reason(err)
+                self._failures.append(f"{ctx.describe()}: {reason}")
                 results = [Value() for _ in node.output]
         self._scopes.define(dict(zip(node.output, results, strict=False)))
+
+
+def _fills_bytes(array: np.ndarray) -> bool:
+    """Return whether elements take the whole bytes that NumPy keeps them in, and are numbers."""
+    name = array.dtype.name
+    return name not in ("object", "float4_e2m1fn") and not name.endswith(("int2", "int4"))
 
 
 def _reason(err: Exception) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-import onnx
 import tvm
 from tvm import relax
 
@@ -80,5 +79,5 @@ def _is_inf(ctx: Context) -> relax.Expr:
 @converts("BitCast")
 def _bit_cast(ctx: Context) -> relax.Expr:
     """Read the same bits as another type of the same width."""
-    name = onnx.helper.tensor_dtype_to_np_dtype(ctx.attrs["to"]).name
+    name = ctx.element_type("to")
     return ctx.call_te(predicate.reinterpret, ctx.input(0), name)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import onnx
 from tvm import relax
 
 from moonpoly.compiler.frontend.context import Context
@@ -20,7 +19,7 @@ _TYPES = frozenset(
 
 @converts("Cast")
 def _cast(ctx: Context) -> relax.Expr:
-    return _convert(ctx, onnx.helper.tensor_dtype_to_np_dtype(ctx.attrs["to"]).name)
+    return _convert(ctx, ctx.element_type("to"))
 
 
 @converts("CastLike")

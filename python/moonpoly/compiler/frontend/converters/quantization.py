@@ -154,7 +154,7 @@ def _dequantize_linear(ctx: Context) -> relax.Expr | None:
     assert scale is not None, "the checker wants a scale"
     out_dtype = ctx.dtype(1)
     if ctx.attrs.get("output_dtype", 0):
-        out_dtype = onnx.helper.tensor_dtype_to_np_dtype(ctx.attrs["output_dtype"]).name
+        out_dtype = ctx.element_type("output_dtype")
     axis, block = ctx.attrs.get("axis", 1), ctx.attrs.get("block_size", 0)
     scale = spread(ctx, scale, ctx.constant(1), data, axis, block)
     known = ctx.constant(2)

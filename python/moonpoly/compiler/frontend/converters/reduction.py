@@ -57,7 +57,10 @@ def _constant_axes(ctx: Context, data: relax.Expr, given: np.ndarray) -> Reduce:
 
 def _runtime_axes(ctx: Context, data: relax.Expr) -> Reduce:
     """Give the result an axis for each of the input's, of its size or 1, then drop those of 1."""
-    rank, count = len(known_shape(ctx, data)), known_shape(ctx, 1)[0]
+    rank, given = len(known_shape(ctx, data)), known_shape(ctx, 1)
+    if len(given) != 1:
+        ctx.unsupported(f"its axes are a tensor of rank {len(given)}, expected 1")
+    count = given[0]
     all_if_none = not ctx.attrs.get("noop_with_empty_axes", 0)
     hits = ctx.call_te(reduction.count_hits, ctx.input(1), rank, all_if_none)
     kept = read_dims(ctx, ctx.call_te(reduction.kept_sizes, hits, data), rank, "kept")

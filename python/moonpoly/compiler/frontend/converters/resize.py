@@ -83,7 +83,7 @@ def _sizes(ctx: Context, shape: tuple[Integer, ...]) -> list[Integer] | None:
     """Return the sizes that are asked for, by number or as scales, or None if unknown."""
     if ctx.has_input(3) and ctx.shape(3) != (0,):
         given = ctx.integers(3)
-        return None if given is None else list(given)
+        return None if given is None or len(given) != len(shape) else list(given)
     scales = ctx.values[2] if ctx.has_input(2) else None
     factors = None if scales is None else scales.known_elements()
     if factors is None or len(factors) != len(shape):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import onnx
 from tvm import relax, te, tirx
 
 from moonpoly.compiler.frontend.context import Context
@@ -124,7 +123,7 @@ def _eye_like(ctx: Context) -> relax.Expr:
         ctx.unsupported("its operand must be of rank 2")
     dtype = ctx.dtype(0)
     if "dtype" in ctx.attrs:
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(ctx.attrs["dtype"]).name
+        dtype = ctx.element_type("dtype")
     return ctx.call_te(_diagonal, data, int(ctx.attrs.get("k", 0)), dtype)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import onnx
 from tvm import relax
 
 from moonpoly.compiler.frontend.context import Context
@@ -128,5 +127,5 @@ def mel_weight_matrix(ctx: Context) -> Converted:
     edges = [_as_type(ctx, index, "float64") for index in (3, 4)]
     args = [*(ctx.input(index) for index in range(3)), *edges]
     (result,) = call_packed(ctx, "moonpoly.op.mel_weight_matrix", args, [sizes], ["float64"])
-    to = onnx.helper.tensor_dtype_to_np_dtype(ctx.attrs.get("output_datatype", 1)).name
+    to = ctx.element_type("output_datatype", 1)
     return result if to == "float64" else relax.op.astype(result, to)

@@ -52,6 +52,25 @@ def conv_attributes(ctx: Context, data: relax.Expr, weight: relax.Expr) -> Windo
     return window_attributes(ctx, sizes(ctx, data)[2:], sizes(ctx, weight)[2:])
 
 
+def check_window(ctx: Context, rank: int) -> None:
+    """Refuse a window whose attributes are not for ``rank`` spatial axes, or are no sizes."""
+    for name, due, least in (
+        ("kernel_shape", rank, 1),
+        ("strides", rank, 1),
+        ("dilations", rank, 1),
+        ("pads", 2 * rank, None),
+    ):
+        given = ctx.attrs.get(name)
+        if given is None:
+            continue
+        if not isinstance(given, list) or not all(isinstance(each, int) for each in given):
+            ctx.unsupported(f"its {name} are {given}, expected integers")
+        if len(given) != due:
+            ctx.unsupported(f"it has {len(given)} {name}, expected {due}: {rank} spatial axes")
+        if least is not None and any(each < least for each in given):
+            ctx.unsupported(f"its {name} are {given}, expected {least} or more")
+
+
 def window_attributes(
     ctx: Context, extents: Sequence[Integer], kernel: Sequence[Integer]
 ) -> WindowAttributes:
@@ -61,14 +80,9 @@ def window_attributes(
     dilations = tuple(ctx.attrs.get("dilations", ones))
     pads = ctx.attrs.get("pads", [0] * (2 * len(extents)))
     auto_pad = ctx.attrs.get("auto_pad", "NOTSET")
-    for name, given, due in (
-        ("strides", strides, len(extents)),
-        ("dilations", dilations, len(extents)),
-        ("kernel sizes", kernel, len(extents)),
-        ("pads", pads, 2 * len(extents)),
-    ):
-        if len(given) != due:
-            ctx.unsupported(f"it has {len(given)} {name} where {due} are due")
+    check_window(ctx, len(extents))
+    if len(kernel) != len(extents):
+        ctx.unsupported(f"a window over {len(kernel)} axes of an input with {len(extents)}")
     before: list[Integer] = list(pads[: len(extents)])
     after: list[Integer] = list(pads[len(extents) :])
     if auto_pad == "VALID":

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnx
 
 from moonpoly.compiler.frontend.symbolic.registry import elements_of, evaluates, known_operands
 from moonpoly.compiler.frontend.symbolic.scalar import Symbols
@@ -114,10 +113,7 @@ def _cast(ctx: Context) -> Value | None:
     elements = elements_of(ctx, 0)
     if elements is None:
         return None
-    if ctx.op == "Cast":
-        dtype = onnx.helper.tensor_dtype_to_np_dtype(ctx.attrs["to"])
-    else:
-        dtype = np.dtype(ctx.dtype(1))
+    dtype = np.dtype(ctx.element_type("to") if ctx.op == "Cast" else ctx.dtype(1))
     symbols = ctx.symbols
     convert: Callable[[Any], Any]
     if dtype == np.bool_:

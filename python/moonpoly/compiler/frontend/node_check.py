@@ -1,0 +1,55 @@
+"""What the checker of ONNX lets pass, and no converter could make sense of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import onnx
+
+from moonpoly.compiler.frontend.labels import node_label
+from moonpoly.error import ModelError
+
+_OPTIONAL = onnx.defs.OpSchema.FormalParameterOption.Optional
+_VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
+
+
+def check_nodes(graph: onnx.GraphProto, opsets: Mapping[str, int]) -> None:
+    """Check that every node of the standard's has the operands that it can't do without.
+
+    Parameters
+    ----------
+    opsets
+        Domain → version; the standard domain is "".
+
+    Raises
+    ------
+    ModelError
+        Naming the node and the operand that it leaves out.
+    """
+    for node in graph.node:
+        version = opsets.get(node.domain)
+        if version is not None and onnx.defs.has(node.op_type, node.domain):
+            for name in _left_out(node, version):
+                raise ModelError(
+                    f"node {node_label(node)!r} ({node.op_type}) leaves out its operand {name!r}; "
+                    f"export the model again"
+                )
+        for attribute in node.attribute:
+            for subgraph in [attribute.g, *attribute.graphs]:
+                check_nodes(subgraph, opsets)
+
+
+def _left_out(node: onnx.NodeProto, version: int) -> Iterator[str]:
+    """Yield the operands that a node must have and has not."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, version, node.domain)
+    except onnx.defs.SchemaError:
+        return
+    for index, name in enumerate(node.input):
+        formal = schema.inputs[min(index, len(schema.inputs) - 1)] if schema.inputs else None
+        if name or formal is None or formal.option == _OPTIONAL:
+            continue
+        # Loops and scans may leave out what the standard says of a whole list of operands.
+        if formal.option == _VARIADIC and not formal.is_homogeneous:
+            continue
+        yield formal.name

@@ -1,0 +1,39 @@
+"""What the standard says of the element types of an operator's operands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx
+
+if TYPE_CHECKING:
+    from moonpoly.compiler.frontend.context import Context
+
+# The standard's names of types that NumPy calls otherwise.
+_NAMES = {"float32": "float", "float64": "double", "object": "string"}
+
+
+def wrong_type(ctx: Context) -> str | None:
+    """Return which operand is of a type that the operator doesn't take, or None.
+
+    Asked when a converter has failed: it names the tensor, where the failure names an expression.
+    """
+    try:
+        schema = onnx.defs.get_schema(ctx.op, ctx.opset, ctx.domain)
+    except onnx.defs.SchemaError:
+        return None
+    allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
+    seen: dict[str, tuple[str, str]] = {}
+    for index, name in enumerate(ctx.node.input):
+        if not ctx.has_input(index) or not schema.inputs:
+            continue
+        formal = schema.inputs[min(index, len(schema.inputs) - 1)]
+        dtype = ctx.dtype(index)
+        spelled = f"tensor({_NAMES.get(dtype, dtype)})"
+        types = allowed.get(formal.type_str, [formal.type_str])
+        if all(each.startswith("tensor(") for each in types) and spelled not in types:
+            return f"{name!r} is {dtype}, which its operand {formal.name!r} can't be"
+        first = seen.setdefault(formal.type_str, (name, dtype))
+        if formal.is_homogeneous and first[1] != dtype:
+            return f"{first[0]!r} is {first[1]} and {name!r} is {dtype}; they must be of one type"
+    return None

@@ -1,0 +1,129 @@
+"""What is wrong with a model is said in one line, by node and tensor; nothing else escapes."""
+
+from __future__ import annotations
+
+import random
+
+import ml_dtypes
+import numpy as np
+import onnx
+import pytest
+from graphs import graph
+from mutations import CHANGES
+from onnx import TensorProto, helper
+
+from moonpoly.compiler.frontend import import_model
+from moonpoly.error import ModelError, MoonPolyError, UnsupportedError
+
+# A few operators of each kind: products, shapes, windows, reductions, selections.
+MODELS = [
+    "g (float[n,4] x, float[4,3] w) => (float[n,3] y) { a = MatMul(x, w) y = Relu(a) }",
+    """g (float[n,4,h,8] x, float[2,4,3,3] w) => (float[n,2,p,q] y) {
+        a = Conv<kernel_shape=[3,3], pads=[1,1,1,1], strides=[2,1]>(x, w)
+        y = MaxPool<kernel_shape=[2,2]>(a)
+    }""",
+    """g (float[a,b,6] x, int64[k] i) => (float[k,m,3] y) {
+        p = Transpose<perm=[1,0,2]>(x) s, t = Split<axis=2>(p) y = Gather<axis=0>(s, i)
+    }""",
+    """g (float[a,b] x, int64[2] to) => (float[p,q] y) {
+        m = ReduceMean<axes=[1], keepdims=1>(x) d = Sub(x, m) y = Reshape(d, to)
+    }""",
+    """g (float[n,8] x, int64[1] k) => (float[n,q] y, int64[n,q] i) {
+        s = Softmax<axis=-1>(x) y, i = TopK<axis=1, largest=1>(s, k)
+    }""",
+    """g (float[n,c] x, int32[n] j) => (double[n,d] y) {
+        f = Cast<to=1>(j) g = Flatten<axis=1>(x) h = Concat<axis=1>(g, x) y = Cast<to=11>(h)
+    }""",
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_no_change_to_a_model_lets_another_error_escape(seed):
+    choose = random.Random(seed)
+    refused = 0
+    for _ in range(15):
+        model = graph(choose.choice(MODELS))
+        names = choose.sample(sorted(CHANGES), choose.choice([1, 1, 2]))
+        for name in names:
+            CHANGES[name](model.graph, choose)
+        try:
+            import_model(model)
+        except MoonPolyError as err:
+            assert len(str(err).strip().splitlines()) == 1, names
+            refused += 1
+    assert refused, "no change did any harm"
+
+
+@pytest.mark.parametrize(
+    ("text", "weights", "message"),
+    [
+        (
+            "g (float[n] x) => (float[n] y) { y = Concat<axis=0>(x, ) }",
+            {},
+            r"node 'y' \(Concat\) leaves out its operand 'inputs'",
+        ),
+        (
+            "g (float[n,4] x, float[k] i) => (float[k,4] y) { y = Gather(x, i) }",
+            {},
+            r"Gather \(node 'y', opset 17\): 'i' is float32, which its operand 'indices' can't be",
+        ),
+        (
+            "g (float[n] x) => (float[n] y) { y = Cast<to=99>(x) }",
+            {},
+            r"Cast \(node 'y', opset 17\): its attribute 'to' is 99, which is no element type",
+        ),
+        (
+            "g (float[n,4] x) => (float[n] y) { y = ReduceSum<keepdims=0>(x, over) }",
+            {"over": np.array([2])},
+            r"ReduceSum \(node 'y', opset 17\): axis 2 is not one of a tensor of rank 2",
+        ),
+        (
+            "g (float[n,3,h] x, float[4,3,3] w) => (float[n,4,p] y) { y = Conv<pads=[1]>(x, w) }",
+            {},
+            r"Conv \(node 'y', opset 17\): it has 1 pads, expected 2",
+        ),
+    ],
+    ids=["left_out", "type", "attribute", "axis", "pads"],
+)
+def test_a_node_that_makes_no_sense_is_refused_by_name(text, weights, message):
+    model = graph(text.replace(", )", ", x)"), **weights)
+    if ", )" in text:
+        model.graph.node[0].input[1] = ""
+    with pytest.raises(MoonPolyError, match=message):
+        import_model(model)
+
+
+def test_inputs_and_outputs_that_are_no_tensors_are_all_named():
+    value = helper.make_tensor_value_info
+    model = graph("g (float[n] x) => (float[n] y) { y = Relu(x) }")
+    model.graph.input.append(value("words", TensorProto.STRING, ["k"]))
+    sequence = helper.make_sequence_type_proto(helper.make_tensor_type_proto(1, ["n"]))
+    model.graph.input.append(helper.make_value_info("list", sequence))
+    model.graph.input.append(
+        helper.make_value_info("may", helper.make_optional_type_proto(sequence))
+    )
+    with pytest.raises(UnsupportedError) as caught:
+        import_model(model)
+    for part in ("'words' is a tensor of string", "'list' is a sequence", "'may' is optional"):
+        assert part in str(caught.value)
+
+
+def test_a_constant_of_half_bytes_is_no_output():
+    tensor = onnx.numpy_helper.from_array(np.array([1, 2, 3], ml_dtypes.int4), "y")
+    node = helper.make_node("Constant", [], ["y"], value=tensor)
+    outputs = [helper.make_tensor_value_info("y", TensorProto.INT4, [3])]
+    model = helper.make_model(
+        helper.make_graph([node], "g", [], outputs), opset_imports=[helper.make_opsetid("", 21)]
+    )
+    with pytest.raises(UnsupportedError, match="output 'y' is a tensor of int4"):
+        import_model(model)
+
+
+def test_an_unknown_domain_is_named():
+    model = graph("g (float[n] x) => (float[n] y) { y = Relu(x) }")
+    model.graph.node[0].domain = "acme"
+    with pytest.raises(ModelError, match="acme"):
+        import_model(model)
+    model.opset_import.append(helper.make_opsetid("acme", 3))
+    with pytest.raises(UnsupportedError, match=r"acme\.Relu \(node 'y', acme opset 3\)"):
+        import_model(model)
