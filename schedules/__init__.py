@@ -6,14 +6,25 @@ Tuning records lie beside, in ``records/<target>/<op>_<dtype>.jsonl``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from . import cuda, x86
+from . import cuda, mma, x86
 from .space import Facts, SearchSpace, Tile
 
-__all__ = ["Facts", "SearchSpace", "Tile", "records_path", "search_space"]
+__all__ = ["Facts", "SearchSpace", "Tile", "configs", "records_path", "search_space"]
 
-_SPACES = {"x86-avx512": x86.AVX512, "x86-avx2": x86.AVX2, "cuda-sm90a": cuda.SM90A}
+if TYPE_CHECKING:
+    from moonpoly.tir_templates.mma.config import MmaConfig
+    from moonpoly.tir_templates.wgmma.config import WgmmaConfig
+
+_SPACES = {
+    "x86-avx512": x86.AVX512,
+    "x86-avx2": x86.AVX2,
+    "cuda-sm90a": cuda.SM90A,
+    "cuda-sm80": mma.SM80,
+}
 
 
 def search_space(target_name: str) -> SearchSpace:
@@ -25,6 +36,11 @@ def search_space(target_name: str) -> SearchSpace:
         If the target has none.
     """
     return _SPACES[target_name]
+
+
+def configs(tile: Tile, dtype: str) -> Sequence[WgmmaConfig] | Sequence[MmaConfig]:
+    """Return every program of a GPU's tile that can be built and is worth measuring."""
+    return (mma.configs if tile.family in mma.LOADS else cuda.configs)(tile, dtype)
 
 
 def records_path(target_name: str, workload_key: str) -> Path:

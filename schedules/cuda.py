@@ -21,16 +21,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig, deepest_ring
-from moonpoly.tir_templates.wgmma.items import DTYPE
 from moonpoly.workload import OUTPUTS
 
+from .annotate import annotate_decisions
 from .space import Facts, SearchSpace, Tile
 
 if TYPE_CHECKING:
     from tvm.s_tir import Schedule
-
-# Annotations of the tile's block: this and the name of a field of WgmmaConfig.
-PREFIX = "moonpoly."
 
 # In the order that they are sampled; the ring comes last because the others bound it.
 DECISIONS = ("swapped", "pingpong", "split", "cluster_p", "cluster_q", "blocks", "stages")
@@ -60,16 +57,7 @@ _MIN_SHARED_ITEMS = 64 * 96
 
 def schedule_tile(sch: Schedule, family: str) -> None:
     """Sample the decisions of a tile program and leave them at the block."""
-    block = sch.get_sblock("multiply")
-    um, un, _ = (int(sch.get(loop).extent) for loop in sch.get_loops(block))
-    dtype = str(sch.get(block).annotations[DTYPE])
-    left = list(configs(Tile(family, um, un), dtype))
-    for field in DECISIONS:
-        values = sorted({int(getattr(config, field)) for config in left})
-        sampled = sch.sample_categorical(values, [1.0 / len(values)] * len(values))
-        value = int(sch.get(sampled))
-        left = [config for config in left if int(getattr(config, field)) == value]
-        sch.annotate(block, PREFIX + field, sampled)
+    annotate_decisions(sch, family, configs, DECISIONS)
 
 
 @cache

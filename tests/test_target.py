@@ -64,6 +64,13 @@ def test_a_gpu_is_never_the_host_and_names_what_it_needs(monkeypatch):
     Target.parse("cuda-sm90a").require_host()
 
 
+def test_an_older_gpu_has_the_types_that_its_tensor_cores_multiply():
+    older, hopper = Target.parse("cuda-sm80"), Target.parse("cuda-sm90a")
+    assert older.is_gpu
+    assert set(hopper.vector_lanes) - set(older.vector_lanes) == {"float8_e4m3fn"}
+    assert all(lanes == hopper.vector_lanes[dtype] for dtype, lanes in older.vector_lanes.items())
+
+
 def test_targets_and_workloads_are_keys():
     assert len({Target.parse("x86-avx2"), Target.parse("x86-avx2")}) == 1
     for dtype, outputs in OUTPUTS.items():

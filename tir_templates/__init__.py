@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     Template = Callable[[int, int, int, str], tvm.tirx.PrimFunc]
 
-_FAMILIES = ("outer", "dot", "whole", "split", "strided")
+_FAMILIES = ("outer", "dot", "whole", "split", "strided", "async", "gathered")
+_TILES = _FAMILIES[2:]
 
 
 def family_names() -> tuple[str, ...]:
@@ -38,7 +39,7 @@ def template(family: str) -> Template:
         from .gemm_dot import gemm_dot
 
         return gemm_dot
-    if family in ("whole", "split", "strided"):
+    if family in _TILES:
         from .gemm_tile import gemm_tile
 
         return gemm_tile

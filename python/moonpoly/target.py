@@ -134,6 +134,15 @@ _TARGETS = (
         ),
         num_pes=132,
     ),
+    # A100.
+    Target(
+        name="cuda-sm80",
+        kind="cuda",
+        arch="sm_80",
+        features=("sm_80",),
+        vector_lanes=MappingProxyType({"float16": 8, "bfloat16": 8, "tf32": 4, "int8": 16}),
+        num_pes=108,
+    ),
 )
 
 

@@ -28,7 +28,8 @@ struct Named {
   Value value;
 };
 
-constexpr Named<GpuLoads> kLoads[] = {{"tma", GpuLoads::kTma}, {"strided", GpuLoads::kStrided}};
+constexpr Named<GpuLoads> kLoads[] = {
+    {"tma", GpuLoads::kTma}, {"async", GpuLoads::kAsync}, {"strided", GpuLoads::kStrided}};
 
 constexpr Named<GpuParam> kParams[] = {{"x_map", GpuParam::kXMap},
                                        {"y_map", GpuParam::kYMap},
@@ -147,7 +148,7 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
     kernel.split_slots[i] = cluster_slots[i] * kernel.blocks_per_sm;
   }
   kernel.slots = kernel.split_slots[ClusterIndex(kernel.cluster())];
-  const bool by_map = kernel.loads != GpuLoads::kStrided;
+  const bool by_map = kernel.loads == GpuLoads::kTma;
   kernel.box_x = by_map ? GetSmall(json, "box_x", 1, 256) : 0;
   kernel.box_y = by_map ? GetSmall(json, "box_y", 1, 256) : 0;
   if (kernel.split) kernel.split_cost = ReadSplitCost(json.GetObject("cost"));

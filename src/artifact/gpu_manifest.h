@@ -23,6 +23,8 @@ namespace moonpoly {
 enum class GpuLoads : uint8_t {
   /*! \brief By a tensor map of each: k contiguous, rows a multiple of 16 bytes apart. */
   kTma,
+  /*! \brief By asynchronous copies of 16 bytes, of the same operands. */
+  kAsync,
   /*! \brief By plain loads: any strides, any alignment. */
   kStrided,
 };
@@ -62,7 +64,7 @@ enum class GpuLayout : uint8_t { kNn = 0, kNt = 1, kTn = 2, kTt = 3 };
 /*! \brief Throws ValueError unless `text` is one of the four. */
 GpuLayout ParseGpuLayout(const std::string& text);
 const char* GpuLayoutName(GpuLayout layout);
-/*! \brief Throws ValueError, naming `where`, unless `text` is "tma" or "strided". */
+/*! \brief Throws ValueError, naming `where`, unless `text` is "tma", "async" or "strided". */
 GpuLoads ParseGpuLoads(const std::string& text, const std::string& where);
 const char* GpuLoadsName(GpuLoads loads);
 

@@ -3,8 +3,9 @@
 //
 // An image is text: "um un box_x box_y swapped cluster_p cluster_q split dtype out_dtype". The
 // kernels and what they take: "tma" (x_map, y_map),
-// "strided" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k); then all of them (c, m, n, k, ldc,
-// vector_c, grid), and those with "split" (workspace, counters, cluster, slices).
+// "async" (a, a_skip, a_m, b, b_skip, b_n), "strided" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k);
+// then all of them (c, m, n, k, ldc, vector_c, grid), and those with "split" (workspace, counters,
+// cluster, slices).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -192,12 +193,13 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
   Reader reader(arguments);
   Call call{};
   Operand a, b;
-  if (kernel.symbol == "strided") {
+  const bool by_map = kernel.symbol == "tma";
+  if (!by_map) {
     for (Operand* each : {&a, &b}) {
       each->items = reader.Next<const void*>();
       each->skip = reader.Next<int>();
       each->line = reader.Next<int64_t>();
-      each->step = reader.Next<int64_t>();
+      each->step = kernel.symbol == "async" ? 1 : reader.Next<int64_t>();
     }
   } else {
     for (Operand* each : {&call.x, &call.y}) each->maps.push_back(reader.Next<Map>());
@@ -215,7 +217,7 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
     call.cluster = reader.Next<int>();
     call.slices = reader.Next<int>();
   }
-  if (kernel.symbol == "strided") {
+  if (!by_map) {
     a.lines = call.m;
     b.lines = call.n;
     a.depth = b.depth = call.k;
@@ -336,7 +338,9 @@ int cuModuleLoadData(void** module, const void* image) {
 int cuModuleGetFunction(void** function, void* module, const char* name) {
   auto* kernel = static_cast<Kernel*>(module);
   kernel->symbol = name;
-  if (kernel->symbol != "tma" && kernel->symbol != "strided") return 500;
+  if (kernel->symbol != "tma" && kernel->symbol != "async" && kernel->symbol != "strided") {
+    return 500;
+  }
   *function = kernel;
   return 0;
 }
@@ -378,6 +382,15 @@ int cuLaunchKernelEx(const Config* config, void* function, void** arguments, voi
     for (const Map& map : operand->maps) {
       if (map.box_inner != static_cast<unsigned>(kernel.Step()) || map.type != kernel.item->map ||
           map.box_outer != static_cast<unsigned>(box)) {
+        return kInvalidValue;
+      }
+    }
+  }
+  // Asynchronous copies are of 16 bytes, from multiples of 16.
+  if (kernel.symbol == "async") {
+    for (const Operand* each : {&call.x, &call.y}) {
+      const bool single = each->lines == 1;
+      if (each->skip != 0 || (!single && each->line * kernel.item->bytes % 16 != 0)) {
         return kInvalidValue;
       }
     }

@@ -110,6 +110,7 @@ def aligned(shape, fill=np.nan, offset=0, dtype="float16") -> np.ndarray:
 
 _MAPS = {
     "tma": ["x_map", "y_map"],
+    "async": ["a", "a_skip", "a_m", "b", "b_skip", "b_n"],
     "strided": ["a", "a_skip", "a_m", "a_k", "b", "b_skip", "b_n", "b_k"],
 }
 

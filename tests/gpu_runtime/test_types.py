@@ -123,6 +123,21 @@ def test_rows_of_16_bytes_are_read_by_maps(kernels, fake_driver, rng, types):
         assert fake_driver.fake_log().startswith(symbol)
 
 
+def test_kernels_without_maps_serve_the_same_operands(fake_driver, rng, types):
+    item, out = types
+    kind = {"types": (item, out)}
+    both = [fake_gpu.kernel(64, 32, loads=loads, **kind) for loads in ("async", "strided")]
+    kernels = _ffi_api.GpuKernelSet(*fake_gpu.artifact(*both, dtype=item, out_dtype=out))
+    step = 16 // fake_gpu.numpy_type(item).itemsize
+    for m, n, k, symbol in ((70, 33, 4 * step, b"async"), (70, 33, 4 * step + 1, b"strided")):
+        a, b = random(rng, (m, k), item), random(rng, (n, k), item)
+        c = aligned((m, n), dtype=out, fill=0)
+        fake_driver.fake_log()
+        run(kernels, a, b.T, c)
+        close_to(c, a, b.T)
+        assert fake_driver.fake_log().startswith(symbol)
+
+
 def test_types_that_do_not_fit_are_refused(kernels, rng, types):
     item, out = types
     a, c = random(rng, (8, 16), item), aligned((8, 8), 0, dtype=out)

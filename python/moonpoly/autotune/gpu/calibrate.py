@@ -38,7 +38,7 @@ def calibrate_gpu(
             kernel, image = future.result()
             name = kernel.program.name
             costs[name] = fit(name, worker.samples(kernel, image, _SAMPLES, _CUTS))
-        small = next(i for i, p in enumerate(programs) if p.config.loads == "tma")
+        small = next(i for i, p in enumerate(programs) if p.config.loads != "strided")
         constants = worker.constants(*futures[small].result())
     save_costs(
         sources.costs,

@@ -20,6 +20,9 @@ from tvm.tirx.build import split_host_device_mods
 
 from moonpoly.autotune.gpu.program import Program
 from moonpoly.error import TargetError, TuneError
+from moonpoly.tir_templates.mma.config import MmaConfig
+from moonpoly.tir_templates.mma.kernel import gemm_mma
+from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.tir_templates.wgmma.kernel import gemm_wgmma
 
 _FLAGS = ("-O3", "-std=c++17", "--use_fast_math", "-Xptxas", "-v", "-w")
@@ -82,7 +85,7 @@ def compile_programs(
 def lower(programs: Sequence[Program], target: tvm.target.Target) -> tvm.IRModule:
     """Return the device functions of programs, one each, called by their symbols."""
     functions = {
-        program.name: gemm_wgmma(program.config).with_attr("global_symbol", program.name)
+        program.name: tile_program(program.config).with_attr("global_symbol", program.name)
         for program in programs
     }
     host = tvm.target.Target("llvm")
@@ -92,6 +95,11 @@ def lower(programs: Sequence[Program], target: tvm.target.Target) -> tvm.IRModul
         _, by_target = split_host_device_mods(pipeline(module))
         (device,) = by_target.values()
         return finish_device()(device)
+
+
+def tile_program(config: WgmmaConfig | MmaConfig) -> tirx.PrimFunc:
+    """Return the program of a configuration, of whichever kind it is."""
+    return gemm_mma(config) if isinstance(config, MmaConfig) else gemm_wgmma(config)
 
 
 def cuda_source(device: tvm.IRModule, target: tvm.target.Target) -> str:

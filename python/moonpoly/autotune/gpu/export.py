@@ -19,6 +19,8 @@ from moonpoly.autotune.sources import Sources, versions
 from moonpoly.config import atomic_dir, require_space
 from moonpoly.error import ArtifactError, TuneError
 from moonpoly.target import Target
+from moonpoly.tir_templates.mma.config import MmaConfig
+from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.workload import Workload
 
 # Kernels that are compiled together: headers are read once, and few enough for every core to work.
@@ -150,7 +152,7 @@ def _entry(kernel: Kernel, image: str, costs: dict[str, Any]) -> dict[str, Any]:
 def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
     """Return what plans are made with: a kernel's tile, its blocks and its costs."""
     config, name = program.config, program.name
-    boxes = {} if config.loads == "strided" else {"box_x": config.box_x, "box_y": config.box_y}
+    boxes = {} if isinstance(config, MmaConfig) else _boxes(config)
     return {
         "name": name,
         "loads": config.loads,
@@ -166,3 +168,8 @@ def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
         **boxes,
         "cost": costs[name] if config.split else {"us": costs[name]["us"]},
     }
+
+
+def _boxes(config: WgmmaConfig) -> dict[str, int]:
+    """Return the rows that tensor maps bring at once, where there are any."""
+    return {} if config.loads == "strided" else {"box_x": config.box_x, "box_y": config.box_y}

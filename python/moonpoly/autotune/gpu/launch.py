@@ -14,6 +14,7 @@ import numpy as np
 from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.error import TuneError
 from moonpoly.gpu_driver import Device
+from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.tir_templates.wgmma.items import ITEMS, OUTPUT_BYTES
 
@@ -51,7 +52,7 @@ class Launch:
     slices: int = 1
 
 
-def tiles_of(config: WgmmaConfig, launch: Launch) -> int:
+def tiles_of(config: WgmmaConfig | MmaConfig, launch: Launch) -> int:
     """Return the tiles of a product, counting those that fill up clusters."""
     along_m, along_n = cluster_of(config)
     return (
@@ -59,13 +60,13 @@ def tiles_of(config: WgmmaConfig, launch: Launch) -> int:
     )
 
 
-def cluster_of(config: WgmmaConfig) -> tuple[int, int]:
+def cluster_of(config: WgmmaConfig | MmaConfig) -> tuple[int, int]:
     """Return the tiles along m and along n that one cluster covers."""
     p, q = config.cluster_p, config.cluster_q
     return (q, p) if config.swapped else (p, q)
 
 
-def grid_of(config: WgmmaConfig, launch: Launch, slots: int) -> int:
+def grid_of(config: WgmmaConfig | MmaConfig, launch: Launch, slots: int) -> int:
     """Return the blocks of a launch on a GPU that holds ``slots`` of them at once."""
     tiles = tiles_of(config, launch)
     if config.split:
@@ -168,7 +169,7 @@ class Bench:
         return np.frombuffer(data, dtype).astype(np.float64)
 
     def _values(
-        self, config: WgmmaConfig, launch: Launch, stride: int, grid: int
+        self, config: WgmmaConfig | MmaConfig, launch: Launch, stride: int, grid: int
     ) -> dict[str, Any]:
         m, n, k = launch.m, launch.n, launch.k
         widest = _ALIGNED_BYTES // OUTPUT_BYTES[config.out_dtype]
@@ -194,6 +195,8 @@ class Bench:
             "b_skip": 0,
         }
         values |= {name: ctypes.c_int32(number) for name, number in numbers.items()}
+        if isinstance(config, MmaConfig):
+            return values
         x, y = ((self._b, n), (self._a, m)) if config.swapped else ((self._a, m), (self._b, n))
         for name, (address, rows), box in (("x", x, config.box_x), ("y", y, config.box_y)):
             if config.loads == "tma":
@@ -205,7 +208,7 @@ class Bench:
             self._dtype, address, items, rows, stride * self._item.itemsize, box
         )
 
-    def _sums_bytes(self, config: WgmmaConfig, launch: Launch) -> int:
+    def _sums_bytes(self, config: WgmmaConfig | MmaConfig, launch: Launch) -> int:
         return tiles_of(config, launch) * launch.slices * config.um * config.un * 4
 
 
@@ -215,10 +218,10 @@ def bench(dtype: str) -> Bench:
     return Bench(dtype)
 
 
-def _row_items(config: WgmmaConfig, k: int) -> int:
+def _row_items(config: WgmmaConfig | MmaConfig, k: int) -> int:
     """Return the items from row to row: TMA needs multiples of 16 bytes."""
     aligned = aligned_items(config.dtype)
-    return _ceil(k, aligned) * aligned if config.loads == "tma" else k
+    return _ceil(k, aligned) * aligned if config.loads != "strided" else k
 
 
 def aligned_items(dtype: str) -> int:

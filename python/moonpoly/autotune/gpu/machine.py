@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.autotune.gpu.launch import Launch, bench
+from moonpoly.gpu_driver import capability
 from moonpoly.tir_templates.wgmma.items import ITEMS
 
 _CALLS, _REPLAYS = 40, 5
@@ -56,12 +57,15 @@ def measure_gpu(dtype: str, kernel: Kernel, image: bytes) -> GpuConstants:
         n = waves * slots * kernel.program.config.un
         return round(ITEMS[dtype].bytes * n * k / 1e3 / max(us((64, n, k)) - small, 0.1), 0)
 
-    small, overlapped = us(_SMALL), us(_SMALL, overlap=True)
+    # Before Hopper no launch can overlap the one before it.
+    overlaps = int(capability() or 0) >= 90
+    small = us(_SMALL)
+    overlapped = us(_SMALL, overlap=True) if overlaps else small
     return GpuConstants(
         num_sms=on.device.num_sms,
         launch_us=round(small, 3),
         overlap_us=round(max(small - overlapped, 0.01), 3),
-        overlap_limit_us=40.0,
+        overlap_limit_us=40.0 if overlaps else 1e-3,
         l2_bytes=float(on.device.l2_bytes),
         l2_gbs=rate(_CACHED_WAVES, _CACHED_K),
         dram_gbs=rate(_STREAMED_WAVES, _STREAMED_K),

@@ -89,7 +89,7 @@ def _context_us(dtype: str, kernel: Kernel, image: bytes) -> list[float]:
 def checks(kernel: Kernel) -> Sequence[Launch]:
     """Return the products that a kernel must get right before it is timed: ragged everywhere."""
     config = kernel.program.config
-    k = 7 * config.step + (aligned_items(config.dtype) if config.loads == "tma" else 5)
+    k = 7 * config.step + (aligned_items(config.dtype) if config.loads != "strided" else 5)
     ragged = Launch(config.um * 3 - 1, config.un * 2 + 1, k)
     if not config.split:
         return (

@@ -10,8 +10,11 @@ from tvm import s_tir, tirx
 
 from moonpoly.autotune.candidates import Candidate
 from moonpoly.autotune.generate import MAIN
-from moonpoly.schedules.cuda import DECISIONS, PREFIX, consumers_of
+from moonpoly.schedules import mma
+from moonpoly.schedules.annotate import PREFIX
+from moonpoly.schedules.cuda import DECISIONS, consumers_of
 from moonpoly.tir_templates import template
+from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.workload import Workload
 
@@ -32,7 +35,7 @@ class Program:
     """
 
     name: str
-    config: WgmmaConfig
+    config: WgmmaConfig | MmaConfig
 
 
 def tile_module(candidate: Candidate) -> tvm.IRModule:
@@ -52,11 +55,21 @@ def program_of_trace(candidate: Candidate, isa: str, trace: Any) -> Program:
 def program_of_schedule(candidate: Candidate, isa: str, sch: s_tir.Schedule) -> Program:
     """Return the program that the annotations of a schedule describe."""
     annotations = sch.get(sch.get_sblock("multiply")).annotations
+    tile = candidate.tile
+    if tile.family in mma.LOADS:
+        warps = MmaConfig(
+            tile.um,
+            tile.un,
+            loads=mma.LOADS[tile.family],
+            dtype=candidate.dtype,
+            out_dtype=candidate.out_dtype,
+            **{field: _plain(annotations[PREFIX + field]) for field in mma.DECISIONS},
+        )
+        return Program(warps.name(isa), warps)
     decided = {field: _plain(annotations[PREFIX + field]) for field in DECISIONS}
     chosen: dict[str, Any] = {
         field: bool(value) if field in _FLAGS else value for field, value in decided.items()
     }
-    tile = candidate.tile
     rows = tile.un if chosen["swapped"] else tile.um
     config = WgmmaConfig(
         um=tile.um,

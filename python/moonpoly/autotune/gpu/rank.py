@@ -21,7 +21,7 @@ from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 
 # How the operands lie, and what can load them so.
 _SERVES = {
-    "aligned": ("tma", "strided"),
+    "aligned": ("tma", "async", "strided"),
     "odd": ("strided",),
     "transposed": ("strided",),
 }

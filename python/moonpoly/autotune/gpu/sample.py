@@ -57,7 +57,7 @@ def shaped(config: WgmmaConfig, slots: int, k: int, load: float, aspect: float) 
     m_tiles = max(1, round((clusters * aspect * config.un / config.um) ** 0.5))
     n_tiles = max(1, int(clusters / m_tiles + 1e-9))
     m, n = m_tiles * along_m * config.um, n_tiles * along_n * config.un
-    if config.loads == "tma":
+    if config.loads != "strided":
         aligned = aligned_items(config.dtype)
         k = max(aligned, k // aligned * aligned)
     if 2.0 * m * n * k > _MAX_OPERATIONS or max(m * k, n * k, m * n) > _MAX_ITEMS:

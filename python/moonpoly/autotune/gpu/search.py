@@ -23,7 +23,7 @@ from moonpoly.autotune.interrupt import ignore_in_worker
 from moonpoly.autotune.metaschedule import meta_schedule, without_intrinsics
 from moonpoly.autotune.search import FAILED_SECONDS, open_database, sampled_values, trace_json
 from moonpoly.error import TuneError
-from moonpoly.schedules.cuda import configs
+from moonpoly.schedules import configs
 from moonpoly.target import Target
 
 _COMPILE_TIMEOUT_S = 120.0

@@ -33,7 +33,7 @@ from moonpoly.autotune.search import (
 )
 from moonpoly.autotune.sources import Sources
 from moonpoly.error import TuneError
-from moonpoly.schedules.cuda import configs
+from moonpoly.schedules import configs
 from moonpoly.target import Target
 
 MAX_KERNELS = 48
@@ -155,7 +155,11 @@ def _sample(winners: Sequence[Winner], work: GpuWorkspace) -> GpuConstants:
                 found = worker.samples(kernel, image, _SAMPLES, _CUTS)
                 work.save_samples(winner.candidate, winner.program, found)
         small = min(
-            (w for w in winners if w.program.config.loads == "tma" and not w.program.config.split),
+            (
+                w
+                for w in winners
+                if w.program.config.loads != "strided" and not w.program.config.split
+            ),
             key=lambda w: abs(w.program.config.um * w.program.config.un - 64 * 64),
             default=winners[0],
         )
