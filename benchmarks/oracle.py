@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from moonpoly import config
+from moonpoly.autotune.launcher import pinned
 
 from . import machine
 from .operands import Operands
@@ -30,7 +31,9 @@ _MODES = ("constant", "row")
 _FIRST_LOOK_S, _FIRST_LOOK_REPEATS = 200e-6, 3
 # A plan whose first call takes this many times the best so far gets no second look.
 _HOPELESS_RATIO = 2.0
-_FINAL_SAMPLE_S, _FINAL_ROUNDS = 1e-3, 9
+_SAMPLE_S = 1e-3
+# The finalists' rounds say which plan is the best; the others, how fast it and the chosen ones are.
+_FINAL_ROUNDS, _VERDICT_ROUNDS = 9, 15
 _FINALISTS = 12
 
 Shape = tuple[int, int, int]
@@ -57,7 +60,7 @@ def _time_s(call: Callable[[], object], num_calls: int) -> float:
 
 @dataclass(frozen=True)
 class Sample:
-    """Measured µs of one shape: the best plan, the chosen one, and those of the ablations."""
+    """The best plan of a shape, the chosen one, and what share of the best's speed each has."""
 
     shape: Shape
     b: str
@@ -66,8 +69,9 @@ class Sample:
     best: str
     chosen_us: float
     chosen: str
-    waves_only_us: float
-    task_cost_only_us: float
+    of_oracle: float
+    waves_only: float
+    task_cost_only: float
 
     def as_json(self) -> dict[str, Any]:
         """Plain values with the three shares of the best plan's speed."""
@@ -82,9 +86,9 @@ class Sample:
             "best": self.best,
             "chosen_us": round(self.chosen_us, 3),
             "chosen": self.chosen,
-            "of_oracle": round(self.best_us / self.chosen_us, 4),
-            "waves_only": round(self.best_us / self.waves_only_us, 4),
-            "task_cost_only": round(self.best_us / self.task_cost_only_us, 4),
+            "of_oracle": round(self.of_oracle, 4),
+            "waves_only": round(self.waves_only, 4),
+            "task_cost_only": round(self.task_cost_only, 4),
         }
 
 
@@ -136,18 +140,28 @@ class _Oracle:
             fastest = min(fastest, first_look[plan])
         finalists = dict.fromkeys(sorted(plans, key=first_look.__getitem__)[:_FINALISTS])
         finalists |= dict.fromkeys(chosen.values())
-        final = self._final({plan: runner(plan) for plan in finalists}, first_look)
-        best = min(final, key=final.__getitem__)
+        final = _interleaved({plan: runner(plan) for plan in finalists}, first_look, _FINAL_ROUNDS)
+        best = min(finalists, key=lambda plan: statistics.median(final[plan]))
+        # The least of many noisy times is too small. What it takes is asked again.
+        judged = dict.fromkeys((best, *chosen.values()))
+        verdict = _interleaved({plan: runner(plan) for plan in judged}, first_look, _VERDICT_ROUNDS)
+        share = {
+            model: statistics.median(
+                best_s / plan_s for best_s, plan_s in zip(verdict[best], verdict[plan], strict=True)
+            )
+            for model, plan in chosen.items()
+        }
         return Sample(
             shape=shape,
             b=b_name,
             num_plans=len(plans),
-            best_us=final[best] * 1e6,
+            best_us=statistics.median(verdict[best]) * 1e6,
             best=_describe(best),
+            chosen_us=statistics.median(verdict[chosen["full"]]) * 1e6,
             chosen=_describe(chosen["full"]),
-            chosen_us=final[chosen["full"]] * 1e6,
-            waves_only_us=final[chosen["waves"]] * 1e6,
-            task_cost_only_us=final[chosen["task"]] * 1e6,
+            of_oracle=share["full"],
+            waves_only=share["waves"],
+            task_cost_only=share["task"],
         )
 
     @staticmethod
@@ -158,17 +172,19 @@ class _Oracle:
         num_calls = max(1, round(_FIRST_LOOK_S / once))
         return min(_time_s(call, num_calls) for _ in range(_FIRST_LOOK_REPEATS))
 
-    @staticmethod
-    def _final(
-        calls: Mapping[str, Callable[[], object]], first_look: Mapping[str, float]
-    ) -> dict[str, float]:
-        """Median seconds over interleaved rounds."""
-        samples: dict[str, list[float]] = {plan: [] for plan in calls}
-        for _ in range(_FINAL_ROUNDS):
-            for plan, call in calls.items():
-                num_calls = max(1, round(_FINAL_SAMPLE_S / first_look[plan]))
-                samples[plan].append(_time_s(call, num_calls))
-        return {plan: statistics.median(values) for plan, values in samples.items()}
+
+def _interleaved(
+    calls: Mapping[str, Callable[[], object]], first_look: Mapping[str, float], rounds: int
+) -> dict[str, list[float]]:
+    """Seconds of each plan's call in each of the rounds, in which all take turns."""
+    samples: dict[str, list[float]] = {plan: [] for plan in calls}
+    order = list(calls)
+    for _ in range(rounds):
+        for plan in order:
+            num_calls = max(1, round(_SAMPLE_S / first_look[plan]))
+            samples[plan].append(_time_s(calls[plan], num_calls))
+        order.append(order.pop(0))
+    return samples
 
 
 def main(
@@ -180,14 +196,15 @@ def main(
 ) -> dict[str, Any]:
     """Measure all plans of held-out shapes, constant and row-major B in turn.
 
-    Every plan gets a first look; the fastest, the chosen one and the two ablations' choices are
-    measured again in interleaved rounds, and the medians count.
+    Every plan gets a first look. The fastest, the chosen one and the two ablations' choices are
+    measured again in interleaved rounds, which say what the best plan is. In further rounds it is
+    measured beside the chosen ones; a plan's share is the median of its shares in these.
 
     Returns
     -------
     dict
         ``of_oracle``, ``waves_only``, ``task_cost_only``: the mean over the shapes of the best
-        plan's time over the time of the plan so chosen.
+        plan's time over the time of the plan so chosen. A single one may exceed 1 by noise.
     """
     check_writable(json)
     threads = threads or config.num_threads()
@@ -198,10 +215,11 @@ def main(
     print_facts("moonpoly", kernels.describe(), out)
     oracle = _Oracle(kernels, threads)
     shapes = held_out_shapes(sample or _SHAPES, seed)
-    samples = [
-        oracle.sample(shape, _MODES[index % len(_MODES)])
-        for index, shape in enumerate(track(shapes, "shapes", out))
-    ]
+    with pinned():
+        samples = [
+            oracle.sample(shape, _MODES[index % len(_MODES)])
+            for index, shape in enumerate(track(shapes, "shapes", out))
+        ]
     rows = [s.as_json() for s in samples]
     keys = ("of_oracle", "waves_only", "task_cost_only")
     summary: dict[str, Any] = {

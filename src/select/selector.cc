@@ -30,12 +30,14 @@ constexpr float kSurelyShared = 20.0f;
 constexpr int64_t kLargeRows = 64, kLargeCols = 192;
 // A kernel with a bound so many times the least one on one thread is not the best on several.
 constexpr float kHopeless = 1.4f;
-// Floats of a cache line, and what it takes for one to go to another core and back.
+// Floats of a cache line, what it takes for one to go to another core and back, and what one costs
+// that lies beside another core's: caches fetch such pairs together.
 constexpr int64_t kLineFloats = 16;
-constexpr float kSharedLineUs = 0.1f;
-// Bounds kept, and how many of them are completed to plans.
+constexpr float kSharedLineUs = 0.1f, kNeighbourLineUs = 0.02f;
+// Bounds kept, and how many of them are completed to plans, of those that cut the reduction as
+// well: bounds of the two kinds are not near enough to the truth to be ranked together.
 constexpr int32_t kMaxStarts = 256;
-constexpr int32_t kMaxCompleted = 4;
+constexpr int32_t kMaxCompleted = 4, kMaxCutCompleted = 2;
 
 /*! \brief Up to four cells with the pattern that they form. */
 struct Candidate {
@@ -124,9 +126,12 @@ class Search {
       const ThreadGrid grid{rows, split.region_threads / rows};
       for (uint64_t left = kernels; left != 0 && num_starts_ < kMaxStarts; left &= left - 1) {
         const int32_t i = __builtin_ctzll(left);
-        const float bound = cost_.BoundUs(i, grid);
+        const float shared_us = SharedLinesUs(problem_.m, grid.cols);
+        const float bound =
+            cost_.BoundUs(i, grid) + shared_us * static_cast<float>(cost_.batches());
         least = std::min(least, bound);
         starts_[num_starts_++] = {bound, i, split, grid};
+        num_cut_starts_ += split.k_threads > 1 ? 1 : 0;
       }
     }
     return least;
@@ -146,10 +151,16 @@ class Search {
     least_us_ = kInfinity;
     for (int32_t i = 0; i < num_starts_; ++i) least_us_ = std::min(least_us_, starts_[i].bound_us);
     std::make_heap(starts_.begin(), starts_.begin() + num_starts_, later);
-    for (int32_t done = 0; num_starts_ > 0 && (all_ != nullptr || done < kMaxCompleted); ++done) {
+    int32_t left = kMaxCompleted, left_cut = std::min(kMaxCutCompleted, num_cut_starts_);
+    while (num_starts_ > 0 && (all_ != nullptr || left + left_cut > 0)) {
       std::pop_heap(starts_.begin(), starts_.begin() + num_starts_, later);
       const Start& start = starts_[--num_starts_];
-      if (all_ == nullptr && start.bound_us >= best_us_) break;
+      if (all_ == nullptr) {
+        if (start.bound_us >= best_us_) break;
+        int32_t& left_of_kind = start.split.k_threads > 1 ? left_cut : left;
+        if (left_of_kind == 0) continue;
+        --left_of_kind;
+      }
       split_ = start.split;
       cost_.SetSplit(split_);
       memo_count_ = 0;
@@ -313,16 +324,20 @@ class Search {
     if (all_ != nullptr) all_->push_back(ToPlan(candidate, split_, us));
   }
 
-  // What it costs that two threads write the same lines of C: where rows don't begin on a line,
-  // along every cut between threads.
+  // What it costs that two threads write lines of C side by side, or the same lines where rows
+  // don't begin on a line: along every cut between threads.
+  float SharedLinesUs(int64_t rows, int32_t grid_cols) const {
+    const float line_us = problem_.n % kLineFloats == 0 ? kNeighbourLineUs : kSharedLineUs;
+    return static_cast<float>(rows * (grid_cols - 1)) * line_us;
+  }
+
   float SharedLinesUs(const Candidate& candidate) const {
-    if (split_.region_threads == 1 || problem_.n % kLineFloats == 0) return 0.0f;
-    int64_t lines = 0;
+    float us = 0.0f;
     for (int32_t i = 0; i < candidate.count; ++i) {
       const Cell& cell = candidate.cells[i];
-      lines += (cell.m1 - cell.m0) * (cell.grid.cols - 1);
+      us += SharedLinesUs(cell.m1 - cell.m0, cell.grid.cols);
     }
-    return static_cast<float>(lines) * kSharedLineUs;
+    return us;
   }
 
   // The size of a share, see Share.
@@ -391,6 +406,7 @@ class Search {
   uint64_t usable_dot_ = 0;
   std::array<Start, kMaxStarts> starts_;
   int32_t num_starts_ = 0;
+  int32_t num_cut_starts_ = 0;
   std::array<Memo, kMemoSize> memo_;
   int32_t memo_count_ = 0;
 };

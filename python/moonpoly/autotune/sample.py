@@ -22,11 +22,12 @@ ALIASING_ITEMS = 1024
 LINE_ITEMS = 16
 
 # Enough for the trees to place every cache; forty kernels take less than two minutes.
-NEAR_SAMPLES, FAR_SAMPLES = 500, 240
+NEAR_SAMPLES, FAR_SAMPLES, LARGE_SAMPLES = 500, 240, 24
 _SEED = 23
 
-# What a sample may cost: this bounds the time of a share to a few milliseconds.
-_MAX_OPERATIONS = 4e8
+# What a sample may cost: this bounds the time of a share to a few milliseconds, and that of the few
+# large ones to ten.
+_MAX_OPERATIONS, _MAX_LARGE_OPERATIONS = 4e8, 2.4e9
 # Of one operand of one processing unit; all of them together are more than a last cache.
 MAX_BYTES = 64 << 20
 _MAX_M, _MAX_N, _MAX_K = 60_000, 40_000, 200_000
@@ -77,9 +78,10 @@ class TaskShape:
 
 
 def plan_samples(candidate: Candidate, own_cache_bytes: int) -> list[TaskShape]:
-    """Return the shares that a kernel's model is fitted to, near and far."""
+    """Return the shares that a kernel's model is fitted to: near, far and large."""
     near = near_samples(candidate, NEAR_SAMPLES, own_cache_bytes, _SEED)
-    return [*near, *far_samples(candidate, FAR_SAMPLES, own_cache_bytes, _SEED)]
+    far = far_samples(candidate, FAR_SAMPLES, own_cache_bytes, _SEED)
+    return [*near, *far, *large_samples(candidate, LARGE_SAMPLES, _SEED)]
 
 
 def near_samples(
@@ -114,25 +116,53 @@ def far_samples(
     left out.
     """
     rng = np.random.default_rng(seed)
-    tile = candidate.tile
     for index in range(count):
         most = 8 * own_cache_bytes if index % 2 else math.inf
         while True:
-            m, n, k = (_log_uniform(rng, 1, limit) for limit in (_MAX_M, _MAX_N, _MAX_K))
-            largest = max(m * k, k * n, m * n) * ITEM_BYTES
+            m, n, k = _problem(rng)
             fits = own_cache_bytes / 2 < (m * k + k * n + m * n) * ITEM_BYTES <= most
-            if fits and 2 * m * n * k <= _MAX_OPERATIONS and largest <= MAX_BYTES // 4 * 3:
+            if fits and 2 * m * n * k <= _MAX_OPERATIONS:
                 break
-        m_tiles, n_tiles = -(-m // tile.um), -(-n // tile.un)
-        # Drawn for every kernel, so that the next problem is the same for all.
-        draw = np.random.default_rng(rng.integers(1 << 31))
-        shape = _share(draw, candidate, k, m_tiles, n_tiles)
-        rows, columns = m_tiles * tile.um, n_tiles * tile.un
-        width = max(columns, shape.row_stride)
-        largest = max(rows * k, k * width, rows * columns) * ITEM_BYTES
-        operations = 2 * rows * columns * k
-        if operations <= 4 * _MAX_OPERATIONS and largest <= MAX_BYTES:
-            yield shape
+        yield from _in_tiles(rng, candidate, m, n, k, 4 * _MAX_OPERATIONS)
+
+
+def large_samples(candidate: Candidate, count: int, seed: int) -> Iterator[TaskShape]:
+    """Yield about ``count`` shares with more operations than the far ones.
+
+    Without them a model would carry what memory does to small products over to large ones, which
+    read each operand many times.
+    """
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        while True:
+            m, n, k = _problem(rng)
+            if _MAX_OPERATIONS < 2 * m * n * k <= _MAX_LARGE_OPERATIONS:
+                break
+        yield from _in_tiles(rng, candidate, m, n, k, 1.5 * _MAX_LARGE_OPERATIONS)
+
+
+def _problem(rng: np.random.Generator) -> tuple[int, int, int]:
+    """Return m, n, k whose operands leave a quarter of an operand's memory for whole tiles."""
+    while True:
+        m, n, k = (_log_uniform(rng, 1, limit) for limit in (_MAX_M, _MAX_N, _MAX_K))
+        if max(m * k, k * n, m * n) * ITEM_BYTES <= MAX_BYTES // 4 * 3:
+            return m, n, k
+
+
+def _in_tiles(
+    rng: np.random.Generator, candidate: Candidate, m: int, n: int, k: int, most: float
+) -> Iterator[TaskShape]:
+    """Yield a problem as a share of whole tiles, unless that makes it too large."""
+    tile = candidate.tile
+    m_tiles, n_tiles = -(-m // tile.um), -(-n // tile.un)
+    # Drawn for every kernel, so that the next problem is the same for all.
+    draw = np.random.default_rng(rng.integers(1 << 31))
+    shape = _share(draw, candidate, k, m_tiles, n_tiles)
+    rows, columns = m_tiles * tile.um, n_tiles * tile.un
+    width = max(columns, shape.row_stride)
+    largest = max(rows * k, k * width, rows * columns) * ITEM_BYTES
+    if 2 * rows * columns * k <= most and largest <= MAX_BYTES:
+        yield shape
 
 
 def _share(
