@@ -22,7 +22,7 @@ ALIASING_ITEMS = 1024
 LINE_ITEMS = 16
 
 # Enough for the trees to place every cache; forty kernels take less than two minutes.
-NEAR_SAMPLES, FAR_SAMPLES, LARGE_SAMPLES = 500, 240, 24
+NEAR_SAMPLES, FAR_SAMPLES, LARGE_SAMPLES = 500, 180, 8
 _SEED = 23
 
 # What a sample may cost: this bounds the time of a share to a few milliseconds, and that of the few
