@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import subprocess
 import sys
 import tempfile
@@ -66,15 +67,24 @@ class Peer:
         Number of threads that it may use.
     module
         Worker module to run.
+    limit_s
+        Seconds after which a request without an answer counts as hung, and the process is ended.
 
     Raises
     ------
     BenchmarkError
-        If the contender is not installed or its process ends unexpectedly.
+        If the contender is not installed, hangs, or its process ends unexpectedly.
     """
 
-    def __init__(self, name: str, threads: int, module: str = "moonpoly.benchmarks.worker") -> None:
+    def __init__(
+        self,
+        name: str,
+        threads: int,
+        module: str = "moonpoly.benchmarks.worker",
+        limit_s: float | None = None,
+    ) -> None:
         self.name = name
+        self._limit_s = limit_s
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed with the peer
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, name, str(threads)],
@@ -84,7 +94,7 @@ class Peer:
             text=True,
             env=environment(threads),
         )
-        hello = self._receive()
+        hello = self._receive("start")
         if "missing" in hello:
             self.close()
             raise BenchmarkError(
@@ -107,13 +117,14 @@ class Peer:
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # the missing reply says why
-        reply = self._receive()
+        reply = self._receive(command)
         self.idle_cpu_s += reply["idle_cpu_s"]
         self.settle_s += reply["settle_s"]
         return reply
 
-    def _receive(self) -> dict[str, Any]:
+    def _receive(self, command: str) -> dict[str, Any]:
         assert self._process.stdout is not None
+        self._await_answer(command)
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
@@ -122,6 +133,18 @@ class Peer:
             raise BenchmarkError(f"contender '{self.name}' ended with code {code}: {last}")
         reply: dict[str, Any] = json.loads(line)
         return reply
+
+    def _await_answer(self, command: str) -> None:
+        # A worker writes one line for each request, so none is left in the text buffer.
+        with selectors.DefaultSelector() as selector:
+            assert self._process.stdout is not None
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            if selector.select(self._limit_s):
+                return
+        self._process.kill()
+        raise BenchmarkError(
+            f"contender '{self.name}' gave no answer to '{command}' in {self._limit_s:g} s"
+        )
 
     def close(self) -> None:
         """End the process."""

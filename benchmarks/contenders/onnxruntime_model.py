@@ -60,8 +60,11 @@ class OnnxRuntimeModel:
         binding = session.io_binding()
         for name, array in inputs.items():
             binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-        for name, array in outputs.items():
-            binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        for output, (name, array) in zip(session.get_outputs(), outputs.items(), strict=True):
+            if len(output.shape or ()) == array.ndim:
+                binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+            else:  # a file may declare another rank than it computes; given memory is held to it
+                binding.bind_output(name, "cpu")
         run = session.run_with_iobinding
         return BoundModel(lambda: run(binding), lambda: outputs)
 

@@ -180,3 +180,37 @@ def test_real_numbers_computed_from_sizes(rng):
         two=np.float32(2),
     )
     check(model, [{"x": x_of(rng, n, 4)} for n in (1, 3, 8)])
+
+
+def test_a_slice_to_the_end_of_a_size_that_is_found_plans_no_memory_by_the_largest_integer(rng):
+    model = graph(
+        """g (float[n,12] x, int64[4] pads) => (float[a,3] y) {
+            p = Pad<mode="reflect">(x, pads) r = Reshape(p, t) s = Slice(r, z, m)
+            q = MatMul(s, w) y = Add(q, q)
+        }""",
+        t=ints(-1, 16),
+        z=ints(0, 0),
+        m=ints(2**31 - 1, 2**31 - 1),
+        w=x_of(rng, 16, 3),
+    )
+    check(model, [{"x": x_of(rng, n, 12), "pads": ints(0, 2, 0, 2)} for n in (1, 3, 8)])
+
+
+@pytest.mark.parametrize("mode", ["reflect", "edge", "wrap"])
+def test_known_pads_of_every_mode_give_sizes_in_symbols(rng, mode):
+    text = f"""g (float[n,5] x) => (float[n,k] y) {{
+        p = Pad<mode="{mode}">(x, pads) y = MatMul(p, w)
+    }}"""
+    for pads in (ints(0, 3, 0, 2), ints(0, 4, 0, 0)):
+        width = 5 + int(pads[1] + pads[3])
+        model = graph(text, pads=pads, w=x_of(rng, width, 4))
+        check(model, [{"x": x_of(rng, n, 5)} for n in (1, 2, 7)])
+
+
+def test_wrapping_what_is_taken_off_is_refused():
+    model = graph(
+        'g (float[n,5] x) => (float[n,5] y) { p = Pad<mode="wrap">(x, pads) y = Exp(p) }',
+        pads=ints(0, -1, 0, 1),
+    )
+    with pytest.raises(MoonPolyError, match="takes off and wraps at once"):
+        Compiled(model)

@@ -12,7 +12,7 @@ import pytest
 
 from moonpoly.benchmarks import model_check
 from moonpoly.benchmarks.model_outputs import Difference, compare, output_error
-from moonpoly.benchmarks.peer import BenchmarkError
+from moonpoly.benchmarks.peer import BenchmarkError, Peer
 from moonpoly.model_registry import MODELS, Axis, Input, Model, ModelFileError
 from moonpoly.model_registry.fill import normal
 
@@ -70,6 +70,8 @@ def test_each_model_is_a_row_whatever_becomes_of_it(tmp_path, capsys):
     assert rows["missing"]["reason"] == "the package is not to be had"
     printed = capsys.readouterr().out
     assert "3/3" in printed and "matched 1" in printed
+    assert "good: matches, error 0.000, " in printed
+    assert rows["good"]["compile_cpu_s"] > 0
 
 
 def test_a_model_that_computes_something_else_does_not_match(tmp_path, monkeypatch):
@@ -87,6 +89,23 @@ def test_a_model_that_computes_something_else_does_not_match(tmp_path, monkeypat
         model_check.main([_model("wrong", Written([double]))], seed=1, threads=1, json=out)
     (row,) = json.loads(out.read_text())["samples"]
     assert "at 1 the error is" in row["reason"] and "at 5 the error is" in row["reason"]
+
+
+def test_a_worker_that_hangs_is_ended(tmp_path, monkeypatch):
+    (tmp_path / "sleeper.py").write_text(
+        "import json, sys, time\n"
+        "print(json.dumps({'ready': True}), flush=True)\n"
+        "sys.stdin.readline()\n"
+        "print(json.dumps({'idle_cpu_s': 0, 'settle_s': 0}), flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with (
+        Peer("sleeper", 1, "sleeper", limit_s=10) as peer,
+        pytest.raises(BenchmarkError, match="'sleeper' gave no answer to 'load'"),
+    ):
+        peer._limit_s = 0.2
+        peer.ask("load", path="")
 
 
 def test_integer_models_may_be_as_far_off_as_onnx_runtime_but_must_agree_on_the_largest_entry():

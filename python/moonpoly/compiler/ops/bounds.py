@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import tvm_ffi
 from tvm import te, tirx
 
 
@@ -72,6 +73,25 @@ def pad(
             inside = [tirx.all(i >= 0, i < n) for i, n in zip(own, sizes_of_x, strict=True)]
             return tirx.if_then_else(tirx.all(*inside), x(*own), value()) if inside else x()
         return x(*(_source(i, n, mode) for i, n in zip(own, sizes_of_x, strict=True)))
+
+    return te.compute(list(sizes), element, name="pad")
+
+
+def pad_from_itself(
+    x: te.Tensor, sizes: Sequence[tirx.Expr], before: Sequence[tirx.Expr], mode: str
+) -> te.Tensor:
+    """Pad ``x`` with its own elements: ``before`` of them before each axis, up to ``sizes``.
+
+    ``mode`` is ``"edge"``, ``"reflect"`` or ``"wrap"``.
+    """
+
+    def element(*place: tirx.Expr) -> tirx.Expr:
+        source = []
+        for i, low, extent, size in zip(place, before, x.shape, sizes, strict=True):
+            starts = isinstance(low, tirx.IntImm) and low.value == 0
+            is_whole = starts and tvm_ffi.structural_equal(extent, size)
+            source.append(i if is_whole else _source(i - low, int64(extent), mode))
+        return x(*source)
 
     return te.compute(list(sizes), element, name="pad")
 

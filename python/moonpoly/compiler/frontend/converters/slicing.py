@@ -112,9 +112,16 @@ def _slice_bounds(
     )
 
 
+# The largest 32-bit integer and all above stand for "to the end". Taken as a number, it would
+# become the bound of a size that is not known to be smaller, and memory be planned by it.
+_TO_THE_END = 2**31 - 1
+
+
 def _clamp(ctx: Context, bound: Integer, size: Integer, step: int) -> Integer:
     """Return a bound of a slice as a position from the front, as NumPy understands it."""
     symbols = ctx.symbols
+    if isinstance(bound, int) and bound >= _TO_THE_END:
+        return size if step > 0 else symbols.subtract(size, 1)
     from_end = symbols.compare(lambda a, b: a < b, bound, 0)
     position = symbols.select(from_end, symbols.add(bound, size), bound)
     low, high = (0, size) if step > 0 else (-1, symbols.subtract(size, 1))
@@ -158,7 +165,7 @@ def _split(ctx: Context) -> list[relax.Expr | None] | None:
 
 @converts("Pad")
 def _pad(ctx: Context) -> relax.Expr | None:
-    """Pad by a constant, as many as are known in symbols; else read them at run time."""
+    """Pad by as many as are known in symbols; else read them at run time."""
     shape, pads = ctx.shape(0), ctx.integers(1)
     if ctx.opset < 11 or shape is None:
         return None
@@ -168,13 +175,19 @@ def _pad(ctx: Context) -> relax.Expr | None:
         axes = [int(axis) % len(shape) for axis in given]
     value: Any = ctx.constant(2) if ctx.has_input(2) else np.zeros((), ctx.dtype(0))
     unknown = value is None or (ctx.has_input(3) and given is None)
-    if pads is None or unknown or ctx.attrs.get("mode", "constant") != "constant":
+    if pads is None or unknown:
         return _pad_at_run_time(ctx, len(shape))
     before: list[Integer] = [0] * len(shape)
     sizes = list(shape)
     for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         before[axis] = low
         sizes[axis] = ctx.symbols.add(ctx.symbols.add(shape[axis], low), high)
+    mode = ctx.attrs.get("mode", "constant")
+    if mode == "wrap" and any(isinstance(pad, int) and pad < 0 for pad in pads):
+        ctx.unsupported("it takes off and wraps at once; slice first")
+    if mode != "constant":
+        exprs = [[as_expr(item) for item in items] for items in (sizes, before)]
+        return ctx.call_te(bounds.pad_from_itself, ctx.input(0), *exprs, mode)
     return padded(ctx, ctx.input(0), sizes, before, value.item())
 
 
