@@ -11,6 +11,7 @@ import numpy as np
 import onnx
 from onnx import numpy_helper
 from onnx.backend.test.loader import load_model_tests
+from onnx.reference import ReferenceEvaluator
 
 # The element types that a case may use to count towards the share that must pass.
 COUNTED_TYPES = frozenset(
@@ -22,6 +23,9 @@ COUNTED_TYPES = frozenset(
 
 # A function-bodied operator has a second case, of the nodes that it stands for.
 _EXPANDED = re.compile(r"_expanded(_ver\d+)?$")
+# The standard took these results in float32: they are further from the exact ones than its own
+# tolerance allows. Its reference gives them in double precision.
+_ROUNDED = frozenset({"test_dft_inverse", "test_dft_inverse_opset19"})
 _TRAINING = "ai.onnx.preview.training"
 
 
@@ -77,10 +81,22 @@ def _case(test, tests) -> Case:
         training=any(node.domain == _TRAINING for node in plain.model.graph.node),
         model=test.model,
         inputs=[_value(given) for given in inputs],
-        outputs=[_value(wanted) for wanted in outputs],
+        outputs=_in_double(test) if test.name in _ROUNDED else [_value(each) for each in outputs],
         rtol=test.rtol,
         atol=test.atol,
     )
+
+
+def _in_double(test) -> list[np.ndarray]:
+    """Return a case's outputs as the standard's reference computes them in double precision."""
+    inputs, outputs = test.data_sets[0]
+    names = [value.name for value in test.model.graph.input]
+    wide = [
+        each.astype(np.float64) if each.dtype == np.float32 else each
+        for each in map(_value, inputs)
+    ]
+    results = ReferenceEvaluator(test.model).run(None, dict(zip(names, wide, strict=True)))
+    return [got.astype(_value(old).dtype) for got, old in zip(results, outputs, strict=True)]
 
 
 def _value(value):
