@@ -20,6 +20,7 @@ from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from moonpoly.tir_templates.gemv.config import GemvConfig
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig, deepest_ring
 from moonpoly.workload import OUTPUTS
 
@@ -43,8 +44,15 @@ _SPLIT_COLUMNS = {
     64: (8, 16, 24, 32, 48, 64, 80, 96, 128, 160),
     128: (16, 32, 48, 64, 80, 96, 112, 128, 160, 192),
 }
+_RESIDUE_COLUMNS = {
+    64: (8, 16, 32, 48, 64, 96, 128),
+    128: (16, 32, 64, 96, 128, 160),
+}
 # More rows than these are more than the registers of the threads that load can hold.
 _STRIDED_COLUMNS = {64: (16, 64)}
+
+# Items of one row or column that a block of eight warps works on.
+_VECTOR_LINES = (1, 4, 8, 16, 32)
 
 # More slots than this only make a kernel slower to start.
 _DEEPEST = 12
@@ -61,9 +69,11 @@ def schedule_tile(sch: Schedule, family: str) -> None:
 
 
 @cache
-def configs(tile: Tile, dtype: str = "float16") -> tuple[WgmmaConfig, ...]:
+def configs(tile: Tile, dtype: str = "float16") -> tuple[WgmmaConfig, ...] | tuple[GemvConfig, ...]:
     """Return every program of a tile that can be built and is worth measuring."""
-    found = []
+    if tile.family == "gemv":
+        return tuple(_vectors(tile, dtype))
+    found: list[WgmmaConfig] = []
     for swapped in (False, True):
         rows, columns = (tile.un, tile.um) if swapped else (tile.um, tile.un)
         if columns in _COLUMNS[tile.family].get(rows, ()):
@@ -80,7 +90,7 @@ def _oriented(tile: Tile, dtype: str, swapped: bool, rows: int) -> Iterator[Wgmm
         consumers=consumers_of(rows),
         swapped=swapped,
         split=not whole,
-        loads={"whole": "tma", "split": "tma"}.get(tile.family, tile.family),
+        loads="tma" if tile.family in ("whole", "split") else tile.family,
         dtype=dtype,
         out_dtype=OUTPUTS[dtype][0],
     )
@@ -105,6 +115,13 @@ def _oriented(tile: Tile, dtype: str, swapped: bool, rows: int) -> Iterator[Wgmm
             yield replace(config, stages=deepest)
 
 
+def _vectors(tile: Tile, dtype: str) -> Iterator[GemvConfig]:
+    for stages, blocks in product((1, 2, 4), (2, 4)):
+        config = GemvConfig(tile.um, tile.un, stages, blocks, dtype, OUTPUTS[dtype][0])
+        if not config.problems():
+            yield config
+
+
 def consumers_of(rows: int) -> int:
     """Return the warpgroups of a tile: 64 rows each, but two for the largest, of 128."""
     return {64: 1, 128: 2, 192: 3, 256: 2}[rows]
@@ -113,12 +130,17 @@ def consumers_of(rows: int) -> int:
 _COLUMNS = {
     "whole": _WHOLE_COLUMNS,
     "split": _SPLIT_COLUMNS,
+    "residue": _RESIDUE_COLUMNS,
     "strided": _STRIDED_COLUMNS,
 }
 
 
 def _tiles() -> Iterable[Tile]:
     """Return every tile, each once, in both orientations of the tensor cores."""
+    for lines in _VECTOR_LINES:
+        yield Tile("gemv", 1, lines)
+        if lines > 1:
+            yield Tile("gemv", lines, 1)
     for family, by_rows in _COLUMNS.items():
         sizes = {(rows, columns) for rows, several in by_rows.items() for columns in several}
         for um, un in sorted(sizes | {(columns, rows) for rows, columns in sizes}):
@@ -128,7 +150,7 @@ def _tiles() -> Iterable[Tile]:
 
 
 _SCHEDULES: dict[str, Callable[[Schedule], None]] = {
-    family: partial(schedule_tile, family=family) for family in _COLUMNS
+    family: partial(schedule_tile, family=family) for family in (*_COLUMNS, "gemv")
 }
 
 SM90A = SearchSpace(

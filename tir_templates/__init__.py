@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     Template = Callable[[int, int, int, str], tvm.tirx.PrimFunc]
 
-_FAMILIES = ("outer", "dot", "whole", "split", "strided", "async", "gathered")
-_TILES = _FAMILIES[2:]
+_TILES = ("whole", "split", "residue", "strided", "gemv", "async", "gathered")
+_FAMILIES = ("outer", "dot", *_TILES)
 
 
 def family_names() -> tuple[str, ...]:

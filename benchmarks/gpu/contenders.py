@@ -153,11 +153,10 @@ class Lt:
 def access_of(problem: Problem, types: Types) -> str:
     """Return how contiguous operands of a problem can be read."""
     # A single row begins where the allocation does.
-    return (
-        "tma"
-        if problem.k % types.aligned_items == 0 or max(problem.m, problem.n) == 1
-        else "strided"
-    )
+    aligned = problem.k % types.aligned_items == 0 or max(problem.m, problem.n) == 1
+    # Of items of one byte there would be too many tensor maps.
+    unaligned = "residue" if types.item_bytes > 1 else "strided"
+    return "tma" if aligned else unaligned
 
 
 def _tensors(operands: OperandSet) -> tuple[Any, Any, Any]:

@@ -183,7 +183,7 @@ def gpu_plan(
     """Return the selector's plan for one product on a GPU as JSON.
 
     ``layout`` says which dimension of A and of B is contiguous, as BLAS names it: ``"nt"`` is k in
-    both. ``access``: ``"tma"`` if rows lie a multiple of 16 bytes apart, else ``"strided"``.
+    both. ``access``: ``"tma"`` if rows lie a multiple of 16 bytes apart, else ``"residue"``.
     ``overlap``: launches may begin before what precedes them in the stream has ended.
     """
     model = COST_MODELS.index(cost_model)

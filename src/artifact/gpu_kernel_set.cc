@@ -71,6 +71,9 @@ std::unique_ptr<GpuKernelSetObj::FunctionTable> GpuKernelSetObj::Load(cuda::Stre
     cuda::Check(
         driver.cuFuncSetAttribute(function, cuda::kMaxDynamicSharedBytes, spec.shared_bytes),
         ("giving shared memory to " + spec.name).c_str());
+    // Multiprocessors that had less of it would have to be emptied before they get more.
+    cuda::Check(driver.cuFuncSetAttribute(function, cuda::kPreferredSharedPercent, 100),
+                ("giving shared memory to " + spec.name).c_str());
     table->push_back(function);
   }
   return table;

@@ -28,8 +28,11 @@ struct Named {
   Value value;
 };
 
-constexpr Named<GpuLoads> kLoads[] = {
-    {"tma", GpuLoads::kTma}, {"async", GpuLoads::kAsync}, {"strided", GpuLoads::kStrided}};
+constexpr Named<GpuLoads> kLoads[] = {{"tma", GpuLoads::kTma},
+                                      {"async", GpuLoads::kAsync},
+                                      {"residue", GpuLoads::kResidue},
+                                      {"gemv", GpuLoads::kGemv},
+                                      {"strided", GpuLoads::kStrided}};
 
 constexpr Named<GpuParam> kParams[] = {{"x_map", GpuParam::kXMap},
                                        {"y_map", GpuParam::kYMap},
@@ -44,8 +47,11 @@ constexpr Named<GpuParam> kParams[] = {{"x_map", GpuParam::kXMap},
                                        {"ldc", GpuParam::kLdc},
                                        {"vector_c", GpuParam::kVectorC},
                                        {"grid", GpuParam::kGrid},
+                                       {"depth", GpuParam::kDepth},
                                        {"cluster", GpuParam::kCluster},
                                        {"slices", GpuParam::kSlices},
+                                       {"part_steps", GpuParam::kPartSteps},
+                                       {"longer_parts", GpuParam::kLongerParts},
                                        {"a_skip", GpuParam::kASkip},
                                        {"b_skip", GpuParam::kBSkip},
                                        {"a_m", GpuParam::kAM},
@@ -81,10 +87,19 @@ float GetPositive(const JsonReader& json, const char* key) {
   return static_cast<float>(value);
 }
 
+// "x_map" and "y_map" are followed by "x_map1" to "x_map7" where there is one for each residue.
+GpuParam ReadParam(const std::string& name, const std::string& where) {
+  constexpr size_t kStem = 5;
+  const bool numbered = name.size() == kStem + 1 && name.compare(1, 4, "_map") == 0 &&
+                        name[kStem] > '0' && name[kStem] < '0' + kMaxResidues;
+  const GpuParam stem = Find(kParams, numbered ? name.substr(0, kStem) : name, where);
+  return static_cast<GpuParam>(static_cast<int>(stem) + (numbered ? name[kStem] - '0' : 0));
+}
+
 std::vector<GpuParam> ReadParams(const JsonReader& json) {
   std::vector<GpuParam> params;
   for (const std::string& name : json.GetStrings("params")) {
-    params.push_back(Find(kParams, name, json.where() + ".params"));
+    params.push_back(ReadParam(name, json.where() + ".params"));
   }
   if (params.empty() || params.size() > kMaxGpuParams) {
     TVM_FFI_THROW(ValueError) << json.where() << ".params must name 1.." << kMaxGpuParams
@@ -117,6 +132,21 @@ std::vector<float> ReadCosts(const JsonReader& json, const GpuCostGrid& grid) {
   return us;
 }
 
+GpuRing ReadRing(const JsonReader& json, int32_t shared_bytes) {
+  if (!json.Has("ring")) return {shared_bytes, 0, shared_bytes, 0};
+  const JsonReader ring = json.GetObject("ring");
+  GpuRing out;
+  out.base_bytes = GetSmall(ring, "base_bytes", 0, shared_bytes);
+  out.slot_bytes = GetSmall(ring, "slot_bytes", 1, shared_bytes);
+  out.least_bytes = GetSmall(ring, "least_bytes", 0, shared_bytes);
+  out.slots = GetSmall(ring, "slots", 1, shared_bytes / out.slot_bytes);
+  if (out.base_bytes + out.slots * out.slot_bytes > shared_bytes) {
+    TVM_FFI_THROW(ValueError) << ring.where() << " has " << out.slots << " slots, which do not fit "
+                              << shared_bytes << " bytes of shared memory";
+  }
+  return out;
+}
+
 GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
                          const ClusterCounts& cluster_slots) {
   GpuKernelSpec kernel{};
@@ -134,6 +164,7 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
   kernel.split = json.GetBool("split");
   kernel.threads = GetSmall(json, "threads", 32, 1024);
   kernel.shared_bytes = GetSmall(json, "smem_bytes", 0, 227 << 10);
+  kernel.ring = ReadRing(json, kernel.shared_bytes);
   kernel.blocks_per_sm = GetSmall(json, "blocks", 1, 32);
   if (kernel.cluster() > kMaxCluster || (kernel.split && kernel.cluster() > 1)) {
     TVM_FFI_THROW(ValueError) << json.where() << " (" << kernel.name << ") shares loads among "
@@ -148,7 +179,7 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
     kernel.split_slots[i] = cluster_slots[i] * kernel.blocks_per_sm;
   }
   kernel.slots = kernel.split_slots[ClusterIndex(kernel.cluster())];
-  const bool by_map = kernel.loads == GpuLoads::kTma;
+  const bool by_map = kernel.loads == GpuLoads::kTma || kernel.loads == GpuLoads::kResidue;
   kernel.box_x = by_map ? GetSmall(json, "box_x", 1, 256) : 0;
   kernel.box_y = by_map ? GetSmall(json, "box_y", 1, 256) : 0;
   if (kernel.split) kernel.split_cost = ReadSplitCost(json.GetObject("cost"));
@@ -215,6 +246,8 @@ GpuManifest GpuManifest::Parse(const tvm::ffi::String& text) {
   out.machine.launch_us = GetPositive(machine, "launch_us");
   out.machine.overlap_us = GetPositive(machine, "overlap_us");
   out.machine.overlap_limit_us = GetPositive(machine, "overlap_limit_us");
+  out.machine.overlap_bytes =
+      machine.Has("overlap_bytes") ? GetSmall(machine, "overlap_bytes", 0, 227 << 10) : 0;
   out.machine.l2_bytes = GetPositive(machine, "l2_bytes");
   out.machine.l2_gbs = GetPositive(machine, "l2_gbs");
   out.machine.dram_gbs = GetPositive(machine, "dram_gbs");

@@ -25,6 +25,11 @@ enum class GpuLoads : uint8_t {
   kTma,
   /*! \brief By asynchronous copies of 16 bytes, of the same operands. */
   kAsync,
+  /*! \brief By several tensor maps of each, one for each residue of the rows, modulo the items
+   *         of 16 bytes: k contiguous. */
+  kResidue,
+  /*! \brief One row or one column of C, without tensor cores: k contiguous. */
+  kGemv,
   /*! \brief By plain loads: any strides, any alignment. */
   kStrided,
 };
@@ -33,8 +38,8 @@ enum class GpuLoads : uint8_t {
 enum class GpuParam : uint8_t {
   // x is the operand along the rows of the tensor cores, y the other.
   kXMap,
-  kYMap,
-  kA,
+  kYMap = kXMap + 8,
+  kA = kYMap + 8,
   kB,
   kC,
   kWorkspace,
@@ -45,8 +50,11 @@ enum class GpuParam : uint8_t {
   kLdc,
   kVectorC,
   kGrid,
+  kDepth,
   kCluster,
   kSlices,
+  kPartSteps,
+  kLongerParts,
   kASkip,
   kBSkip,
   kAM,
@@ -54,7 +62,9 @@ enum class GpuParam : uint8_t {
   kBN,
   kBK,
 };
-constexpr size_t kMaxGpuParams = 24;
+constexpr size_t kMaxGpuParams = 48;
+/*! \brief Tensor maps of an operand at most, one for each residue of its rows. */
+constexpr int kMaxResidues = 8;
 
 /*!
  * \brief Which dimension of A and of B is contiguous, as BLAS names it: "nt" is A (m, k) and
@@ -64,7 +74,8 @@ enum class GpuLayout : uint8_t { kNn = 0, kNt = 1, kTn = 2, kTt = 3 };
 /*! \brief Throws ValueError unless `text` is one of the four. */
 GpuLayout ParseGpuLayout(const std::string& text);
 const char* GpuLayoutName(GpuLayout layout);
-/*! \brief Throws ValueError, naming `where`, unless `text` is "tma", "async" or "strided". */
+/*! \brief Throws ValueError, naming `where`, unless `text` is "tma", "async", "residue", "gemv" or
+ *         "strided". */
 GpuLoads ParseGpuLoads(const std::string& text, const std::string& where);
 const char* GpuLoadsName(GpuLoads loads);
 
@@ -78,6 +89,18 @@ struct GpuSplitCost {
   std::array<float, 4> cluster_us;
   /*! \brief Between slices: once, and for each. */
   float slices_us, slice_us;
+};
+
+/*!
+ * \brief The ring of a kernel that uses as many of its slots as the launch gives it memory for.
+ *
+ * With few steps to do a launch takes little shared memory, and the next one fits beside it.
+ */
+struct GpuRing {
+  /*! \brief Shared memory before the slots, of one slot, and of a block at least. */
+  int32_t base_bytes, slot_bytes, least_bytes;
+  /*! \brief Slots at most; 0 for a kernel that always takes all its memory. */
+  int32_t slots;
 };
 
 /*! \brief One micro-kernel as the manifest describes it. */
@@ -95,7 +118,9 @@ struct GpuKernelSpec {
   /*! \brief Whether the reduction is shared by blocks, as many as a launch says. */
   bool split;
   int32_t threads;
+  /*! \brief Shared memory of a block at most. */
   int32_t shared_bytes;
+  GpuRing ring;
   int32_t blocks_per_sm;
   /*! \brief Clusters (blocks where there are none) that the whole GPU holds at once. */
   int32_t slots;
@@ -121,6 +146,8 @@ struct GpuMachine {
   float overlap_us;
   /*! \brief Longer kernels are launched without overlap. */
   float overlap_limit_us;
+  /*! \brief Shared memory of a block that others should overlap, where it does with so little. */
+  int32_t overlap_bytes;
   float l2_bytes;
   float l2_gbs;
   float dram_gbs;

@@ -55,7 +55,7 @@ struct LaunchConfig {
 
 enum TensorMapType : int { kMapUint8 = 0, kMapFloat16 = 6, kMapBfloat16 = 9, kMapTfloat32 = 11 };
 enum DeviceAttribute : int { kMultiprocessors = 16 };
-enum FunctionAttribute : int { kMaxDynamicSharedBytes = 8 };
+enum FunctionAttribute : int { kMaxDynamicSharedBytes = 8, kPreferredSharedPercent = 9 };
 enum CaptureMode : int { kCaptureThreadLocal = 1 };
 enum CaptureStatus : int { kCaptureNone = 0 };
 

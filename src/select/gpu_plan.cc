@@ -32,9 +32,29 @@ GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuS
   return out;
 }
 
+GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuTiling& tiling, GpuSplit split,
+                 int64_t steps, int32_t most_bytes) {
+  // Of so many slots most of the latency of memory is hidden.
+  constexpr int64_t kEnoughSlots = 4;
+  const GpuRing& ring = kernel.ring;
+  if (ring.slots == 0) return {0, kernel.shared_bytes};
+  const int64_t rounds = kernel.split ? 1 : CeilDiv(tiling.tiles * kernel.cluster(), tiling.blocks);
+  const int64_t useful = CeilDiv(steps, int64_t{split.blocks()}) * rounds;
+  int64_t slots = std::min<int64_t>(useful, ring.slots);
+  const int64_t fitting = (most_bytes - ring.base_bytes) / ring.slot_bytes;
+  if (fitting >= kEnoughSlots) slots = std::min(slots, fitting);
+  const int64_t bytes = ring.base_bytes + slots * ring.slot_bytes;
+  return {static_cast<int32_t>(slots),
+          static_cast<int32_t>(std::max<int64_t>(bytes, ring.least_bytes))};
+}
+
 bool CanServe(const GpuKernelSpec& kernel, const GpuProblem& problem) {
   if (kernel.loads == GpuLoads::kStrided) return true;
-  return problem.layout == GpuLayout::kNt && kernel.loads >= problem.access;
+  if (problem.layout != GpuLayout::kNt) return false;
+  if (kernel.loads == GpuLoads::kGemv) {
+    return problem.access < GpuLoads::kGemv && (kernel.um == 1 ? problem.m : problem.n) == 1;
+  }
+  return kernel.loads >= problem.access;
 }
 
 }  // namespace moonpoly

@@ -76,6 +76,16 @@ struct GpuTiling {
 };
 GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuSplit split);
 
+/*! \brief Slots of its ring that a launch of a kernel uses, and its shared memory. */
+struct GpuDepth {
+  int32_t slots;
+  int32_t shared_bytes;
+};
+/*! \param steps The whole reduction's.
+ *  \param most_bytes Fewer slots than are useful, but no less than a few, to keep to so much. */
+GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuTiling& tiling, GpuSplit split,
+                 int64_t steps, int32_t most_bytes);
+
 constexpr int kMaxGpuRegions = 2;
 
 struct GpuPlan {

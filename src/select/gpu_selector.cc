@@ -131,7 +131,8 @@ class GpuSearch {
     const GpuKernelSpec& kernel = ks_.kernel(index);
     for (int32_t cluster = 1; cluster <= kMaxCluster && cluster <= steps_; cluster *= 2) {
       const int64_t slots = kernel.split_slots[ClusterIndex(cluster)];
-      const int64_t most = std::min<int64_t>({slots / tiles, steps_ / cluster, kMaxSlices});
+      const int64_t parts = kernel.loads == GpuLoads::kGemv ? 1 : kMaxSlices;
+      const int64_t most = std::min<int64_t>({slots / tiles, steps_ / cluster, parts});
       if (most == 0 && tiles > 2 * slots) break;
       int64_t before = 0;
       for (int64_t slices : {most, most / 2, most / 4, int64_t{1}}) {

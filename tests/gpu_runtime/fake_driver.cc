@@ -2,10 +2,10 @@
 // of a tiled matrix product would, one by one. It checks what a real driver checks of tensor maps.
 //
 // An image is text: "um un box_x box_y swapped cluster_p cluster_q split dtype out_dtype". The
-// kernels and what they take: "tma" (x_map, y_map),
-// "async" (a, a_skip, a_m, b, b_skip, b_n), "strided" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k);
-// then all of them (c, m, n, k, ldc, vector_c, grid), and those with "split" (workspace, counters,
-// cluster, slices).
+// kernels and what they take: "tma" (x_map, y_map), "async" (a, a_skip, a_m, b, b_skip, b_n),
+// "residue" (as many maps of each as 16 bytes have items, a_skip, a_m, b_skip, b_n),
+// "strided" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k); then all of them (c, m, n, k, ldc,
+// vector_c, grid), and those with "split" (workspace, counters, cluster, slices).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -139,6 +139,7 @@ struct Kernel {
   const Type *item = nullptr, *output = nullptr;
   int shared_bytes = 0;
 
+  bool LoadsItems() const { return symbol != "tma" && symbol != "residue"; }
   int Step() const { return 128 / item->bytes; }
   // Sums of integers are integers.
   const Type& Sum() const {
@@ -162,6 +163,10 @@ struct Operand {
 
   double At(int64_t i, int64_t k) const {
     if (maps.size() == 1) return Load(*type, maps[0], i, k);
+    if (!maps.empty()) {
+      const int64_t count = static_cast<int64_t>(maps.size()), first = i % count;
+      return Load(*type, maps[first], i / count, k + ((skip + first * line) & (count - 1)));
+    }
     return i < lines && k < depth ? Get(*type, items, skip + i * line + k * step) : 0.0;
   }
 };
@@ -193,8 +198,7 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
   Reader reader(arguments);
   Call call{};
   Operand a, b;
-  const bool by_map = kernel.symbol == "tma";
-  if (!by_map) {
+  if (kernel.LoadsItems()) {
     for (Operand* each : {&a, &b}) {
       each->items = reader.Next<const void*>();
       each->skip = reader.Next<int>();
@@ -202,7 +206,21 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
       each->step = kernel.symbol == "async" ? 1 : reader.Next<int64_t>();
     }
   } else {
-    for (Operand* each : {&call.x, &call.y}) each->maps.push_back(reader.Next<Map>());
+    const int count = kernel.symbol == "residue" ? 16 / kernel.item->bytes : 1;
+    for (Operand* each : {&call.x, &call.y}) {
+      for (int i = 0; i < count; ++i) each->maps.push_back(reader.Next<Map>());
+    }
+  }
+  if (kernel.symbol == "residue") {
+    for (Operand* each : {&a, &b}) {
+      each->skip = reader.Next<int>();
+      each->line = reader.Next<int64_t>();
+    }
+    for (Operand* each : {&call.x, &call.y}) {
+      const Operand& from = (each == &call.x) == (kernel.swapped != 0) ? b : a;
+      each->skip = from.skip;
+      each->line = from.line;
+    }
   }
   call.c = reader.Next<void*>();
   call.m = reader.Next<int>();
@@ -217,7 +235,7 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
     call.cluster = reader.Next<int>();
     call.slices = reader.Next<int>();
   }
-  if (!by_map) {
+  if (kernel.LoadsItems()) {
     a.lines = call.m;
     b.lines = call.n;
     a.depth = b.depth = call.k;
@@ -338,15 +356,16 @@ int cuModuleLoadData(void** module, const void* image) {
 int cuModuleGetFunction(void** function, void* module, const char* name) {
   auto* kernel = static_cast<Kernel*>(module);
   kernel->symbol = name;
-  if (kernel->symbol != "tma" && kernel->symbol != "async" && kernel->symbol != "strided") {
+  const std::string known[] = {"tma", "residue", "async", "gemv", "strided"};
+  if (std::find(std::begin(known), std::end(known), kernel->symbol) == std::end(known)) {
     return 500;
   }
   *function = kernel;
   return 0;
 }
 int cuFuncSetAttribute(void* function, int attribute, int value) {
-  if (attribute != 8) return kInvalidValue;
-  static_cast<Kernel*>(function)->shared_bytes = value;
+  if (attribute != 8 && attribute != 9) return kInvalidValue;
+  if (attribute == 8) static_cast<Kernel*>(function)->shared_bytes = value;
   return 0;
 }
 int cuTensorMapEncodeTiled(Map* map, int type, uint32_t rank, void* address, const uint64_t* shape,

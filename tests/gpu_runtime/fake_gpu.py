@@ -111,8 +111,11 @@ def aligned(shape, fill=np.nan, offset=0, dtype="float16") -> np.ndarray:
 _MAPS = {
     "tma": ["x_map", "y_map"],
     "async": ["a", "a_skip", "a_m", "b", "b_skip", "b_n"],
+    "residue": [f"{x}_map{i or ''}" for x in "xy" for i in range(8)]
+    + ["a_skip", "a_m", "b_skip", "b_n"],
     "strided": ["a", "a_skip", "a_m", "a_k", "b", "b_skip", "b_n", "b_k"],
 }
+_MAPS["gemv"] = _MAPS["strided"]
 
 
 def kernel(
@@ -145,7 +148,8 @@ def kernel(
         params = [*params, "workspace", "counters", "cluster", "slices"]
         cost |= {"cluster_us": [0, 0.5, 0.6, 0.8], "slices_us": 1.0, "slice_us": 0.05}
     rows, columns = (un, um) if swapped else (um, un)
-    boxes = rows // cluster[1], columns // cluster[0]
+    residues = 8 if loads == "residue" else 1
+    boxes = rows // cluster[1] // residues, columns // cluster[0] // residues
     entry = {
         "name": name,
         "symbol": loads,

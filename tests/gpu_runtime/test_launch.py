@@ -19,12 +19,25 @@ KERNELS = (
     fake_gpu.kernel(64, 32, cluster=(2, 1)),
     fake_gpu.kernel(64, 128, cluster=(1, 2), swapped=True),
     fake_gpu.kernel(64, 24, split=True),
+    fake_gpu.kernel(64, 32, loads="residue", split=True),
+    fake_gpu.kernel(16, 64, loads="residue", split=True, swapped=True),
+    fake_gpu.kernel(1, 8, loads="gemv", split=True),
+    fake_gpu.kernel(4, 1, loads="gemv", split=True),
     fake_gpu.kernel(64, 32, loads="strided", split=True),
     fake_gpu.kernel(32, 64, loads="strided", split=True, swapped=True),
     fake_gpu.kernel(64, 64, loads="strided"),
 )
 NAMES = [entry["name"] for entry, _ in KERNELS]
-SHAPES = [(1, 1, 1), (64, 32, 64), (63, 31, 8), (65, 33, 72), (7, 129, 40), (129, 5, 24)]
+SHAPES = [
+    (1, 1, 1),
+    (64, 32, 64),
+    (63, 31, 8),
+    (65, 33, 72),
+    (7, 129, 40),
+    (129, 5, 24),
+    (1, 130, 77),
+    (130, 1, 77),
+]
 
 
 @pytest.fixture(scope="module")
@@ -101,15 +114,21 @@ def test_a_reduction_is_shared_by_clusters_and_slices(kernels, fake_driver, rng)
 
 @pytest.mark.parametrize("shape", [(70, 66, 37), (2, 5, 1), (9, 130, 200), (64, 32, 129)], ids=str)
 @pytest.mark.parametrize("offset", [0, 3])
-def test_rows_anywhere_are_read_by_plain_loads(kernels, fake_driver, rng, shape, offset):
+def test_rows_anywhere_are_read_by_residues_and_plain_loads(
+    kernels, fake_driver, rng, shape, offset
+):
     m, n, k = shape
     a, b = aligned((m, k), 0, offset), aligned((n, k), 0, offset)
     a[...], b[...] = rng.uniform(-1, 1, (m, k)), rng.uniform(-1, 1, (n, k))
-    for plan in _ffi_api.gpu_enumerate_plans(kernels, m, n, k, access="strided"):
+    loads = set()
+    for plan in _ffi_api.gpu_enumerate_plans(kernels, m, n, k, access="residue"):
         c = aligned((m, n))
         if k % 8 or offset:
+            fake_driver.fake_log()
             run(kernels, a, b.T, c, plan)
             close_to(c, a, b.T)
+            loads.add(fake_driver.fake_log().split()[0])
+    assert loads == ({b"residue", b"strided"} if k % 8 or offset else set())
 
 
 def test_every_layout_and_stride_has_a_kernel(kernels, fake_driver, rng):

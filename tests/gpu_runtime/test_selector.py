@@ -165,7 +165,10 @@ def test_manifests_that_make_no_sense_are_refused():
     broken(lambda m: m["grid"].update(load=[0.5, 1.5]), "1 among them")
     broken(lambda m: m["grid"].update(k=[64, 64]), "increasing")
     broken(lambda m: m["machine"].update(l2_gbs=0), "l2_gbs must be positive")
-    broken(lambda m: m["kernels"][0].update(loads="telepathy"), "one of tma, async, strided")
+    broken(
+        lambda m: m["kernels"][0].update(loads="telepathy"),
+        "one of tma, async, residue, gemv, strided",
+    )
     broken(lambda m: m["kernels"][0].update(params=["x_map9"]), "one of x_map")
     broken(lambda m: m["kernels"][0]["cost"].update(us=[1, 2]), "15 positive microseconds")
     broken(lambda m: m["kernels"][0].update(cluster_p=8, cluster_q=2), "among 16 blocks")

@@ -8,17 +8,13 @@ from .config import WgmmaConfig
 
 
 def make_barriers(c: WgmmaConfig):
-    """Return an inline function that one thread of the producer makes all barriers with."""
-    strided = c.loads == "strided"
+    """Return an inline function that one thread makes all barriers with."""
     # Consumers that must free a slot: in ping-pong one uses it, and each block of the cross shares.
     freed = (1 if c.pingpong else c.consumers) * (c.cluster_p + c.cluster_q - 1)
-    filled = c.producer_threads // 32 if strided else 1
+    filled = c.filling_arrivals
 
     @T.inline
-    def make(full, empty, order, x_map, y_map):
-        if not strided:
-            T.ptx.prefetch.tensormap(T.address_of(x_map))
-            T.ptx.prefetch.tensormap(T.address_of(y_map))
+    def make(full, empty, order):
         for i in T.unroll(c.stages):
             T.ptx.mbarrier.init.shared.b64(full.ptr_to([i]), T.uint32(filled))
             T.ptx.mbarrier.init.shared.b64(empty.ptr_to([i]), T.uint32(freed))
@@ -35,4 +31,11 @@ def make_barriers(c: WgmmaConfig):
 def meet():
     """Wait for all threads of all blocks of the cluster; what they wrote before is seen after."""
     T.ptx["barrier.cluster.arrive.release.aligned"]()
+    T.ptx["barrier.cluster.wait.acquire.aligned"]()
+
+
+@T.inline
+def await_cluster():
+    """Wait for all threads of all blocks of the cluster, whatever they wrote."""
+    T.ptx["barrier.cluster.arrive.relaxed.aligned"]()
     T.ptx["barrier.cluster.wait.acquire.aligned"]()

@@ -20,6 +20,9 @@ _RESERVED_BYTES = 1024
 # What one block may have at most.
 MAX_BLOCK_BYTES = 227 * 1024
 
+# The 128-byte swizzle repeats after so many bytes.
+_SWIZZLE_BYTES = 1024
+
 # Columns of 16 bits that an epilogue stages at a time, and the padding that keeps banks apart.
 STAGED = 64
 STAGED_BYTES = 2
@@ -28,6 +31,9 @@ STAGED_PITCH = STAGED + 8
 # Registers of a thread after the producer has given some away, by the number of consumers.
 PRODUCER_REGISTERS = 40
 CONSUMER_REGISTERS = {1: 240, 2: 232, 3: 152}
+
+# Tensor maps that a kernel takes of one operand at most.
+MAX_RESIDUES = 8
 
 # Named barriers; 0 is the whole block's.
 BARRIER_CONSUMERS, BARRIER_READY, BARRIER_LOADERS, BARRIER_WARPGROUP = 1, 2, 3, 4
@@ -61,7 +67,8 @@ class WgmmaConfig:
     blocks
         Blocks that fit one multiprocessor.
     loads
-        ``"tma"``, or ``"strided"``, which needs no alignment and takes any strides.
+        ``"tma"``: rows of both operands start at multiples of 16 bytes. ``"residue"``: k is
+        contiguous, rows start anywhere. ``"strided"``: any strides.
     dtype, out_dtype
         Of A and B, one of ``ITEMS``, and of C, one of its ``OUTPUTS``.
     """
@@ -125,14 +132,24 @@ class WgmmaConfig:
         """Whether the producer gives registers to the consumers."""
         # What stores straight from the sums needs addresses beside them.
         crowded = self.pingpong or self.swapped or self.wide_output
+        if self.consumers == 3 and self.swapped:
+            # The registers of 13 warps are shared out as those of 16.
+            return self.accumulators > 64
         return self.accumulators > (96 if crowded else 128)
 
     @property
     def producer_threads(self) -> int:
-        """Threads that load: one of a warp issues every TMA; plain loads take eight warps."""
+        """Threads that load: one of a warp issues TMAs; plain loads take eight warps."""
         if self.loads == "strided":
             return 2 * WARPGROUP
-        return WARPGROUP if self.trades_registers else 32
+        if self.trades_registers:
+            return WARPGROUP
+        return 64 if self.loads == "residue" else 32
+
+    @property
+    def filling_arrivals(self) -> int:
+        """Arrivals that fill a slot, beside the bytes: warps, or operands with their own warp."""
+        return {"tma": 1, "residue": 2, "strided": self.producer_threads // 32}[self.loads]
 
     @property
     def consumer_threads(self) -> int:
@@ -155,19 +172,14 @@ class WgmmaConfig:
         return self.columns * ROW_BYTES
 
     @property
-    def q_offset(self) -> int:
-        """Where the stages of the operand along q begin."""
-        return self.stages * self.p_bytes
-
-    @property
-    def barrier_offset(self) -> int:
-        """Where the barriers begin, with those of full slots."""
-        return self.q_offset + self.stages * self.q_bytes
+    def slot_bytes(self) -> int:
+        """Bytes of one stage: of the operand along p, then of the one along q."""
+        return self.p_bytes + self.q_bytes
 
     @property
     def empty_offset(self) -> int:
-        """Where the barriers of empty slots lie."""
-        return self.barrier_offset + 8 * self.stages
+        """Where the barriers of empty slots lie, behind those of full ones."""
+        return 8 * self.stages
 
     @property
     def order_offset(self) -> int:
@@ -181,8 +193,16 @@ class WgmmaConfig:
 
     @property
     def staging_offset(self) -> int:
-        """Where results are staged. Partial sums lie where the ring was."""
-        return 0 if self.split else -(-(self.flag_offset + 16) // 128) * 128
+        """Where results are staged that are no partial sums."""
+        return _up(self.flag_offset + 16, 128)
+
+    @property
+    def ring_offset(self) -> int:
+        """Where the ring begins. It comes last: launches have as many slots of it as they use."""
+        end = self.staging_offset
+        if not self.split and not self.wide_output:
+            end += self.consumers * WGMMA_ROWS * STAGED_PITCH * STAGED_BYTES
+        return _up(end, _SWIZZLE_BYTES)
 
     @property
     def sum_pitch(self) -> int:
@@ -190,22 +210,34 @@ class WgmmaConfig:
         return self.un + 4
 
     @property
+    def sum_skew(self) -> int:
+        """Floats more after every eight rows: those are what a warp writes at once, by residues."""
+        return 4 if self.loads == "residue" else 0
+
+    @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block."""
-        ring = self.flag_offset + 16
-        if self.split or self.wide_output:
-            return ring
-        return self.staging_offset + self.consumers * WGMMA_ROWS * STAGED_PITCH * STAGED_BYTES
+        """Shared memory of a block with all its slots."""
+        return self.ring_offset + self.stages * self.slot_bytes
+
+    @property
+    def least_bytes(self) -> int:
+        """Shared memory of a block however few slots it has: partial sums lie where they are."""
+        return self.ring_offset + max(self.slot_bytes, self.sum_bytes if self.split else 0)
+
+    @property
+    def residues(self) -> int:
+        """Tensor maps of an operand: rows that are so many apart start alike within 16 bytes."""
+        return 16 // self.item.bytes if self.loads == "residue" else 1
 
     @property
     def box_x(self) -> int:
         """Rows that one tensor copy brings of the operand along p."""
-        return self.rows // self.cluster_q
+        return self.rows // self.cluster_q // self.residues
 
     @property
     def box_y(self) -> int:
         """Rows that one tensor copy brings of the operand along q."""
-        return self.columns // self.cluster_p
+        return self.columns // self.cluster_p // self.residues
 
     def problems(self) -> list[str]:
         """Return why this can't be built; nothing if it can."""
@@ -231,10 +263,14 @@ class WgmmaConfig:
             found.append("the cluster does not divide the tile")
         if self.pingpong and (self.consumers != 2 or self.split):
             found.append("ping-pong takes two consumers and whole reductions")
-        if self.split and (self.cluster > 1 or self.sum_bytes > self.barrier_offset):
+        if self.split and (self.cluster > 1 or self.least_bytes > self.shared_bytes):
             found.append("partial sums don't fit the ring, or its blocks share loads")
         if self.loads == "strided" and (self.cluster > 1 or self.trades_registers):
             found.append("plain loads can't be shared and need their registers")
+        if self.loads == "residue" and not self.split:
+            found.append("rows that arrive by residues are put in order as partial sums only")
+        if self.residues > MAX_RESIDUES:
+            found.append(f"rows of {self.dtype} would need {self.residues} tensor maps")
         if self.trades_registers and self.blocks > 1:
             found.append("registers can be traded only in a block that is alone")
         return found
@@ -242,7 +278,7 @@ class WgmmaConfig:
     @property
     def sum_bytes(self) -> int:
         """Bytes of a tile of partial sums in shared memory."""
-        return self.um * self.sum_pitch * 4
+        return (self.um * self.sum_pitch + self.um // 8 * self.sum_skew) * 4
 
     @property
     def registers_needed(self) -> int:
@@ -259,7 +295,7 @@ class WgmmaConfig:
             ("t" if self.swapped else "")
             + ("p" if self.pingpong else "")
             + ("k" if self.split else "")
-            + ("u" if self.loads == "strided" else "")
+            + {"tma": "", "residue": "r", "strided": "u"}[self.loads]
         )
         if flags:
             parts.append(flags)
@@ -268,6 +304,10 @@ class WgmmaConfig:
         if self.out_dtype != OUTPUTS[self.dtype][0]:
             parts.append(OUTPUT_SHORT[self.out_dtype])
         return "_".join(parts)
+
+
+def _up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit
 
 
 def deepest_ring(config: WgmmaConfig, limit: int) -> int:

@@ -22,11 +22,10 @@ _WORDS = 8
 
 
 def load_strided(c: WgmmaConfig):
-    """Return an inline function that loads the steps [first, last) of the tile at ``at``.
+    """Return an inline function that loads the steps of a block's tile.
 
-    ``ring`` holds the slot and the phase; both go on from tile to tile. ``x`` and ``y`` are
-    operands: their items (as bits, from an address that is a multiple of 16 bytes), the items to
-    skip, their rows, and the items from row to row and from step to step.
+    It takes a :class:`~.block.Block`, the operands along p and q, and the thread among those that
+    load.
     """
     threads = c.producer_threads
     p_flying, q_flying = (-(-rows * _CHUNKS // threads) for rows in (c.rows, c.columns))
@@ -34,27 +33,26 @@ def load_strided(c: WgmmaConfig):
     place_p, place_q = _place(c, c.rows), _place(c, c.columns)
 
     @T.inline
-    def turn(
-        smem, full, empty, x, y, k, at, k0, p_words, p_shift, q_words, q_shift, ring, tid, lane
-    ):
-        T.cuda.mbarrier_wait(empty.ptr_to([ring[0]]), ring[1] ^ 1)
-        place_p(smem, ring[0] * c.p_bytes, p_words, p_shift, x, k, at[0], k0[0], tid)
-        place_q(smem, c.q_offset + ring[0] * c.q_bytes, q_words, q_shift, y, k, at[1], k0[0], tid)
-        fetch_p(p_words, p_shift, x, k, at[0], k0[0] + 2 * c.step, tid)
-        fetch_q(q_words, q_shift, y, k, at[1], k0[0] + 2 * c.step, tid)
+    def turn(b, x, y, k, k0, p_words, p_shift, q_words, q_shift, tid):
+        slot: T.let = c.ring_offset + b.ring[0] * c.slot_bytes
+        T.cuda.mbarrier_wait(b.empty.ptr_to([b.ring[0]]), b.ring[1] ^ 1)
+        place_p(b.smem, slot, p_words, p_shift, x, k, b.at[0], k0[0], tid)
+        place_q(b.smem, slot + c.p_bytes, q_words, q_shift, y, k, b.at[1], k0[0], tid)
+        fetch_p(p_words, p_shift, x, k, b.at[0], k0[0] + 2 * c.step, tid)
+        fetch_q(q_words, q_shift, y, k, b.at[1], k0[0] + 2 * c.step, tid)
         k0[0] = k0[0] + c.step
         # The tensor cores read through another proxy than these stores went through.
         T.ptx.fence.proxy.async_.shared__cta()
         T.cuda.warp_sync()
-        if lane == 0:
-            T.ptx.mbarrier.arrive.shared.b64(full.ptr_to([ring[0]]), T.uint32(1))
-        ring[0] = ring[0] + 1
-        if ring[0] == c.stages:
-            ring[0] = 0
-            ring[1] = ring[1] ^ 1
+        if b.lane == 0:
+            T.ptx.mbarrier.arrive.shared.b64(b.full.ptr_to([b.ring[0]]), T.uint32(1))
+        b.ring[0] = b.ring[0] + 1
+        if b.ring[0] == b.depth:
+            b.ring[0] = 0
+            b.ring[1] = b.ring[1] ^ 1
 
     @T.inline
-    def load(smem, full, empty, x, y, k, at, first, last, ring, tid, lane):
+    def load(b, x, y, k, tid):
         # Of the even steps and of the odd ones.
         p_even = T.alloc_local([p_flying * _WORDS], "uint32")
         q_even = T.alloc_local([q_flying * _WORDS], "uint32")
@@ -67,48 +65,16 @@ def load_strided(c: WgmmaConfig):
         # Registers, not expressions: the simplifier would copy those into every use.
         k0 = T.alloc_local([1], "int32")
         left = T.alloc_local([1], "int32")
-        k0[0] = first * c.step
-        left[0] = last - first
-        fetch_p(p_even, p_even_shift, x, k, at[0], k0[0], tid)
-        fetch_q(q_even, q_even_shift, y, k, at[1], k0[0], tid)
-        fetch_p(p_odd, p_odd_shift, x, k, at[0], k0[0] + c.step, tid)
-        fetch_q(q_odd, q_odd_shift, y, k, at[1], k0[0] + c.step, tid)
+        k0[0] = b.work[2] * c.step
+        left[0] = b.work[3]
+        fetch_p(p_even, p_even_shift, x, k, b.at[0], k0[0], tid)
+        fetch_q(q_even, q_even_shift, y, k, b.at[1], k0[0], tid)
+        fetch_p(p_odd, p_odd_shift, x, k, b.at[0], k0[0] + c.step, tid)
+        fetch_q(q_odd, q_odd_shift, y, k, b.at[1], k0[0] + c.step, tid)
         while left[0] > 0:
-            turn(
-                smem,
-                full,
-                empty,
-                x,
-                y,
-                k,
-                at,
-                k0,
-                p_even,
-                p_even_shift,
-                q_even,
-                q_even_shift,
-                ring,
-                tid,
-                lane,
-            )
+            turn(b, x, y, k, k0, p_even, p_even_shift, q_even, q_even_shift, tid)
             if left[0] > 1:
-                turn(
-                    smem,
-                    full,
-                    empty,
-                    x,
-                    y,
-                    k,
-                    at,
-                    k0,
-                    p_odd,
-                    p_odd_shift,
-                    q_odd,
-                    q_odd_shift,
-                    ring,
-                    tid,
-                    lane,
-                )
+                turn(b, x, y, k, k0, p_odd, p_odd_shift, q_odd, q_odd_shift, tid)
             left[0] = left[0] - 2
 
     return load
@@ -128,20 +94,20 @@ def _fetch(c: WgmmaConfig, height: int):
         row = T.alloc_local([1], "int32")
         item = T.alloc_local([1], "int64")
         column = T.alloc_local([1], "int32")
-        if operand[4] == T.int64(1):
+        if operand.k_stride == T.int64(1):
             column[0] = k0 + T.truncmod(tid, _CHUNKS) * vector
             for u in T.unroll(flying):
                 row[0] = T.truncdiv(u * threads + tid, _CHUNKS)
-                item[0] = T.cast(top + row[0], "int64") * operand[3] + column[0] + operand[1]
+                item[0] = T.cast(top + row[0], "int64") * operand.stride + column[0] + operand.skip
                 shift[u] = T.cast(T.bitwise_and(item[0], T.int64(vector - 1)), "int32")
                 item[0] = item[0] - T.cast(shift[u], "int64")
                 # Whole, inside of its row, and both aligned vectors before the end of the last row.
                 if (
                     row[0] < height
-                    and top + row[0] < operand[2]
+                    and top + row[0] < operand.rows
                     and column[0] + vector <= k
                     and (
-                        (top + row[0] + 1 < operand[2] and operand[3] >= T.int64(vector))
+                        (top + row[0] + 1 < operand.rows and operand.stride >= T.int64(vector))
                         or column[0] + 2 * vector <= k + shift[u]
                     )
                 ):
@@ -150,14 +116,14 @@ def _fetch(c: WgmmaConfig, height: int):
                         words[u * _WORDS + 1],
                         words[u * _WORDS + 2],
                         words[u * _WORDS + 3],
-                        operand[0].ptr_to([item[0]]),
+                        operand.items.ptr_to([item[0]]),
                     )
                     T.ptx["ld.global.v4.b32"](
                         words[u * _WORDS + 4],
                         words[u * _WORDS + 5],
                         words[u * _WORDS + 6],
                         words[u * _WORDS + 7],
-                        operand[0].ptr_to([item[0] + vector]),
+                        operand.items.ptr_to([item[0] + vector]),
                     )
                 else:
                     shift[u] = -1
@@ -176,7 +142,7 @@ def _place(c: WgmmaConfig, height: int):
         row = T.alloc_local([1], "int32")
         chunk = T.alloc_local([1], "int32")
         for u in T.unroll(flying):
-            if operand[4] == T.int64(1):
+            if operand.k_stride == T.int64(1):
                 row[0] = T.truncdiv(u * threads + tid, _CHUNKS)
                 chunk[0] = T.truncmod(tid, _CHUNKS)
             else:
@@ -233,11 +199,13 @@ def _one_by_one(c, out, operand, k, row, step):
     for i in T.unroll(_CHUNK_BYTES // c.item.bytes):
         # An item that is not there is read as the first, so that no load waits for a branch.
         item[0] = T.int64(0)
-        if row < operand[2] and step + i < k:
-            item[0] = T.cast(row, "int64") * operand[3] + T.cast(step + i, "int64") * operand[4]
-        parts[i] = T.cast(operand[0][item[0] + operand[1]], "uint32")
+        if row < operand.rows and step + i < k:
+            item[0] = (
+                T.cast(row, "int64") * operand.stride + T.cast(step + i, "int64") * operand.k_stride
+            )
+        parts[i] = T.cast(operand.items[item[0] + operand.skip], "uint32")
     for i in T.unroll(_CHUNK_BYTES // c.item.bytes):
-        if row >= operand[2] or step + i >= k:
+        if row >= operand.rows or step + i >= k:
             parts[i] = T.uint32(0)
     for i in T.unroll(4):
         out[i] = parts[i * (4 // c.item.bytes)]

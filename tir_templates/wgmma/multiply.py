@@ -62,7 +62,7 @@ def release(c: WgmmaConfig):
 
 
 def multiply(c: WgmmaConfig):
-    """Return an inline function that adds the products of ``steps`` slots to ``sums``.
+    """Return an inline function that adds the products of a tile's steps to ``sums``.
 
     The last slot is left to be freed by the caller, after it has waited for the last products.
     """
@@ -73,9 +73,9 @@ def multiply(c: WgmmaConfig):
     pin, free = fence(c), release(c)
 
     @T.inline
-    def run(full, empty, p_descriptor, q_descriptor, sums, ring, last_slot, steps, tid, rank):
-        for step in T.serial(steps):
-            T.cuda.mbarrier_wait(full.ptr_to([ring[0]]), ring[1])
+    def run(b, p_descriptor, q_descriptor, sums, last_slot, tid):
+        for step in T.serial(b.work[3]):
+            T.cuda.mbarrier_wait(b.full.ptr_to([b.ring[0]]), b.ring[1])
             pin(sums)
             T.ptx.wgmma.fence.sync.aligned()
             for part in T.unroll(ROW_BYTES // _DEPTH_BYTES):
@@ -88,14 +88,14 @@ def multiply(c: WgmmaConfig):
                             ],
                             p_descriptor
                             + T.cast(
-                                ring[0] * (c.p_bytes // _UNIT)
+                                b.ring[0] * (c.slot_bytes // _UNIT)
                                 + block * (WGMMA_ROWS * ROW_BYTES // _UNIT)
                                 + part * (_DEPTH_BYTES // _UNIT),
                                 "uint64",
                             ),
                             q_descriptor
                             + T.cast(
-                                ring[0] * (c.q_bytes // _UNIT)
+                                b.ring[0] * (c.slot_bytes // _UNIT)
                                 + strip * (width * ROW_BYTES // _UNIT)
                                 + part * (_DEPTH_BYTES // _UNIT),
                                 "uint64",
@@ -107,11 +107,11 @@ def multiply(c: WgmmaConfig):
             pin(sums)
             T.ptx.wgmma.wait_group.sync.aligned(1)
             if step > 0:
-                free(empty, last_slot[0], tid, rank)
-            last_slot[0] = ring[0]
-            ring[0] = ring[0] + 1
-            if ring[0] == c.stages:
-                ring[0] = 0
-                ring[1] = ring[1] ^ 1
+                free(b.empty, last_slot[0], tid, b.rank[0])
+            last_slot[0] = b.ring[0]
+            b.ring[0] = b.ring[0] + 1
+            if b.ring[0] == b.depth:
+                b.ring[0] = 0
+                b.ring[1] = b.ring[1] ^ 1
 
     return run

@@ -13,12 +13,12 @@ from .config import BARRIER_CONSUMERS, WGMMA_ROWS, WgmmaConfig
 # How instructions that move sums name their type.
 _WORDS = {"float32": "f32", "uint32": "u32"}
 
+# The barrier before it makes what all threads of the block wrote part of what is released.
 _ARRIVE = """__forceinline__ __device__ int arrive_last(int* counter, int count) {
-  __threadfence();
-  const int last = atomicAdd(counter, 1) == count - 1;
-  if (last) atomicExch(counter, 0);
-  __threadfence();
-  return last;
+  unsigned before;
+  asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
+               : "=r"(before) : "l"(counter), "r"(count - 1) : "memory");
+  return before == static_cast<unsigned>(count - 1);
 }
 """
 
@@ -27,11 +27,30 @@ _ARRIVE = """__forceinline__ __device__ int arrive_last(int* counter, int count)
 _FLYING = {1: 4, 2: 4, 3: 2, 4: 2}
 
 
+def _place(c: WgmmaConfig, row, column):
+    """Where an item of the tile lies among the partial sums."""
+    skew = T.truncdiv(row, 8) * c.sum_skew if c.sum_skew else 0
+    return row * c.sum_pitch + skew + column
+
+
+def _index(c: WgmmaConfig, line, lines: int):
+    """Which row or column of the tile the given one of the tensor cores is."""
+    if c.loads != "residue":
+        return line
+    box = lines // c.residues
+    return T.truncmod(line, box) * c.residues + T.truncdiv(line, box)
+
+
 def stage_sums(c: WgmmaConfig):
     """Return an inline function that writes one consumer's sums to shared memory, as rows of C."""
+    in_order = c.loads != "residue" and not c.swapped
     blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
     per_block = c.columns // 2
     store_pair = f"st.shared.v2.{_WORDS[c.item.sums]}"
+
+    def locate(p, q):
+        p, q = _index(c, p, c.rows), _index(c, q, c.columns)
+        return _place(c, q, p) if c.swapped else _place(c, p, q)
 
     @T.inline
     def write(partial, sums, warp, wg, lane):
@@ -45,17 +64,18 @@ def stage_sums(c: WgmmaConfig):
                     + T.truncdiv(lane, 4)
                 )
                 for group in T.unroll(c.columns // 8):
-                    if c.swapped:
-                        for i in T.unroll(2):
-                            partial[group * 8 + T.truncmod(lane, 4) * 2 + i, p] = sums[
-                                block * per_block + group * 4 + half * 2 + i
-                            ]
-                    else:
+                    if in_order:
                         T.ptx[store_pair](
-                            partial.ptr_to([p, group * 8 + T.truncmod(lane, 4) * 2]),
+                            partial.ptr_to([_place(c, p, group * 8 + T.truncmod(lane, 4) * 2)]),
                             sums[block * per_block + group * 4 + half * 2],
                             sums[block * per_block + group * 4 + half * 2 + 1],
                         )
+                    else:
+                        for i in T.unroll(2):
+                            q: T.let = group * 8 + T.truncmod(lane, 4) * 2 + i
+                            partial[locate(p, q)] = sums[
+                                block * per_block + group * 4 + half * 2 + i
+                            ]
 
     return write
 
@@ -88,36 +108,19 @@ def reduce(c: WgmmaConfig):
                 _write_quad(c, C, total, u * 4, packed, row, column, n, ldc, vector)
 
     @T.inline
-    def run(
-        C,
-        partial,
-        flag,
-        workspace,
-        counters,
-        tile,
-        tiles,
-        top,
-        left,
-        rank,
-        cluster,
-        slice_,
-        slices,
-        tx,
-        m,
-        n,
-        ldc,
-        vector,
-    ):
+    def run(b, partial, C, flag, workspace, counters, cluster, slices, m, n, ldc, vector):
+        top: T.let = b.at[1] if c.swapped else b.at[0]
+        left: T.let = b.at[0] if c.swapped else b.at[1]
         quad = T.alloc_local([flying], "int32")
         total = T.alloc_local([4 * flying], sum_dtype)
         value = T.alloc_local([4 * flying], sum_dtype)
         address = T.alloc_local([1], "uint32")
         packed = T.alloc_local([2], "uint32")
         share = T.alloc_local([2], "int32")
-        share[0] = T.truncdiv(rank * quads, cluster)
-        share[1] = T.truncdiv((rank + 1) * quads, cluster)
+        share[0] = T.truncdiv(b.rank[0] * quads, cluster)
+        share[1] = T.truncdiv((b.rank[0] + 1) * quads, cluster)
         for i in T.serial(T.truncdiv(share[1] - share[0] + threads * flying - 1, threads * flying)):
-            locate(quad, i, share[0], share[1], tx)
+            locate(quad, i, share[0], share[1], b.tx)
             for u in T.unroll(4 * flying):
                 total[u] = zero
             for r in T.serial(cluster):
@@ -127,8 +130,11 @@ def reduce(c: WgmmaConfig):
                         T.cuda.cvta_generic_to_shared(
                             partial.ptr_to(
                                 [
-                                    T.truncdiv(quad[u], quads_of_row),
-                                    T.truncmod(quad[u], quads_of_row) * 4,
+                                    _place(
+                                        c,
+                                        T.truncdiv(quad[u], quads_of_row),
+                                        T.truncmod(quad[u], quads_of_row) * 4,
+                                    )
                                 ]
                             )
                         ),
@@ -148,7 +154,10 @@ def reduce(c: WgmmaConfig):
                     # Threads at the end write the last quad's sums once more, the same ones.
                     T.ptx[f"st.global.v4.{word}"](
                         workspace.ptr_to(
-                            [T.cast(slice_ * tiles + tile, "int64") * (4 * quads) + quad[u] * 4]
+                            [
+                                T.cast(b.work[1] * b.tiles + b.work[0], "int64") * (4 * quads)
+                                + quad[u] * 4
+                            ]
                         ),
                         total[4 * u],
                         total[4 * u + 1],
@@ -157,14 +166,27 @@ def reduce(c: WgmmaConfig):
                     )
             else:
                 write(
-                    C, quad, i, share[0], share[1], tx, total, packed, top, left, m, n, ldc, vector
+                    C,
+                    quad,
+                    i,
+                    share[0],
+                    share[1],
+                    b.tx,
+                    total,
+                    packed,
+                    top,
+                    left,
+                    m,
+                    n,
+                    ldc,
+                    vector,
                 )
         if slices > 1:
             T.ptx.bar.sync(BARRIER_CONSUMERS, threads)
-            if tx == 0:
+            if b.tx == 0:
                 flag[0] = T.cuda.func_call(
                     "arrive_last",
-                    counters.ptr_to([tile * cluster + rank]),
+                    counters.ptr_to([b.work[0] * cluster + b.rank[0]]),
                     slices,
                     source_code=_ARRIVE,
                     return_type="int32",
@@ -174,7 +196,7 @@ def reduce(c: WgmmaConfig):
                 for i in T.serial(
                     T.truncdiv(share[1] - share[0] + threads * flying - 1, threads * flying)
                 ):
-                    locate(quad, i, share[0], share[1], tx)
+                    locate(quad, i, share[0], share[1], b.tx)
                     for u in T.unroll(4 * flying):
                         total[u] = zero
                     for s in T.serial(slices):
@@ -185,7 +207,10 @@ def reduce(c: WgmmaConfig):
                                 value[4 * u + 2],
                                 value[4 * u + 3],
                                 workspace.ptr_to(
-                                    [T.cast(s * tiles + tile, "int64") * (4 * quads) + quad[u] * 4]
+                                    [
+                                        T.cast(s * b.tiles + b.work[0], "int64") * (4 * quads)
+                                        + quad[u] * 4
+                                    ]
                                 ),
                             )
                         for u in T.unroll(4 * flying):
@@ -196,7 +221,7 @@ def reduce(c: WgmmaConfig):
                         i,
                         share[0],
                         share[1],
-                        tx,
+                        b.tx,
                         total,
                         packed,
                         top,

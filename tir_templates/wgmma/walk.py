@@ -1,4 +1,4 @@
-"""Which tile a block works on."""
+"""Which tile a block works on, and which part of its reduction."""
 
 from __future__ import annotations
 
@@ -10,21 +10,76 @@ from .config import WgmmaConfig
 _GROUP = 8
 
 
-def tile_position(c: WgmmaConfig):
+def _position(c: WgmmaConfig):
     """Return an inline function from a tile's number to its first row and column (p, q)."""
 
     @T.inline
-    def position(at, number, rank, p_tiles, q_tiles):
-        group: T.let = T.truncdiv(number, _GROUP * q_tiles)
-        inside: T.let = T.truncmod(number, _GROUP * q_tiles)
-        height: T.let = T.min(p_tiles - group * _GROUP, _GROUP)
-        at[0] = group * _GROUP + T.truncmod(inside, height)
-        at[1] = T.truncdiv(inside, height)
+    def position(b):
+        group: T.let = T.truncdiv(b.work[0], _GROUP * b.q_tiles)
+        inside: T.let = T.truncmod(b.work[0], _GROUP * b.q_tiles)
+        height: T.let = T.min(b.p_tiles - group * _GROUP, _GROUP)
+        b.at[0] = group * _GROUP + T.truncmod(inside, height)
+        b.at[1] = T.truncdiv(inside, height)
         if c.cluster > 1:
-            at[0] = (at[0] * c.cluster_p + T.truncmod(rank, c.cluster_p)) * c.rows
-            at[1] = (at[1] * c.cluster_q + T.truncdiv(rank, c.cluster_p)) * c.columns
+            b.at[0] = (b.at[0] * c.cluster_p + T.truncmod(b.rank[0], c.cluster_p)) * c.rows
+            b.at[1] = (b.at[1] * c.cluster_q + T.truncdiv(b.rank[0], c.cluster_p)) * c.columns
         else:
-            at[0] = at[0] * c.rows
-            at[1] = at[1] * c.columns
+            b.at[0] = b.at[0] * c.rows
+            b.at[1] = b.at[1] * c.columns
 
     return position
+
+
+def next_tile(c: WgmmaConfig):
+    """Return an inline function that goes on by so many tiles; to none where a block has one."""
+    position = _position(c)
+
+    @T.inline
+    def step_on(b, tiles):
+        if c.split:
+            b.work[0] = b.tiles
+        else:
+            b.work[0] = b.work[0] + tiles
+            position(b)
+
+    return step_on
+
+
+def first_tile(c: WgmmaConfig):
+    """Return an inline function that finds a block's first tile and its steps of the reduction.
+
+    It is the start of a kernel, where nothing else goes on; divisions take most of it, so there
+    are as few as can be.
+    """
+    position = _position(c)
+
+    @T.inline
+    def find_whole(b, block, k, cluster, slices, part_steps, longer_parts):
+        b.work[0] = T.truncdiv(block, c.cluster)
+        b.work[1] = 0
+        b.work[2] = 0
+        b.work[3] = T.truncdiv(k + c.step - 1, c.step)
+        position(b)
+
+    @T.inline
+    def find_part(b, block, k, cluster, slices, part_steps, longer_parts):
+        # Clusters are of 1, 2, 4 or 8 blocks: this is the logarithm.
+        shift: T.let = T.shift_right(cluster, 1) - T.shift_right(cluster, 3)
+        b.work[0] = T.shift_right(block, shift)
+        b.work[1] = 0
+        if slices > 1:
+            b.work[1] = T.truncdiv(b.work[0], b.tiles)
+            b.work[0] = b.work[0] - b.work[1] * b.tiles
+        b.work[2] = b.work[1] * cluster + b.rank[0]
+        b.work[3] = part_steps
+        if b.work[2] < longer_parts:
+            b.work[3] = part_steps + 1
+        b.work[2] = b.work[2] * part_steps + T.min(b.work[2], longer_parts)
+        b.at[0] = 0
+        b.at[1] = b.work[0]
+        if b.p_tiles > 1:
+            b.at[1] = T.truncdiv(b.work[0], b.p_tiles)
+            b.at[0] = (b.work[0] - b.at[1] * b.p_tiles) * c.rows
+        b.at[1] = b.at[1] * c.columns
+
+    return find_part if c.split else find_whole

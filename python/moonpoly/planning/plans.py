@@ -175,7 +175,7 @@ def plan(
                 n,
                 k,
                 layout="nn" if b == BMode.ROW else "nt",
-                access="tma" if k % aligned_items == 0 else "strided",
+                access="tma" if k % aligned_items == 0 else "residue",
             )
         )
     kernel_set = _kernel_set(resolved, Workload("gemm", dtype or "float32"))

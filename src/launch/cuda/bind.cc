@@ -87,9 +87,10 @@ Storage StorageOf(const Matrix& matrix, bool prefer_rows, int64_t align, const c
 }
 
 GpuLoads AccessOf(const void* data, int64_t stride, int64_t align) {
-  const bool aligned =
-      reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride > 0 && stride % align == 0;
-  return aligned ? GpuLoads::kTma : GpuLoads::kStrided;
+  if (stride == 0) return GpuLoads::kStrided;
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % align == 0;
+  if (aligned) return GpuLoads::kTma;
+  return align <= kMaxResidues ? GpuLoads::kResidue : GpuLoads::kStrided;
 }
 
 }  // namespace

@@ -37,20 +37,21 @@ Operand MakeOperand(void* data, int64_t line, int64_t step, int32_t item_bytes) 
 
 /*! \brief Everything that a kernel may ask for, under the names of GpuParam. */
 struct Arguments {
-  cuda::TensorMap x_map, y_map;
+  std::array<cuda::TensorMap, kMaxResidues> x_maps, y_maps;
   Operand a, b;
   void* c;
   Workspace workspace;
   int32_t m, n, k;
   int32_t ldc, vector_c;
-  int32_t grid, cluster, slices;
+  int32_t grid, depth, cluster, slices;
+  int32_t part_steps, longer_parts;
 
   void* Find(GpuParam param) {
+    if (param < GpuParam::kYMap) return &x_maps[static_cast<size_t>(param)];
+    if (param < GpuParam::kA) {
+      return &y_maps[static_cast<size_t>(param) - static_cast<size_t>(GpuParam::kYMap)];
+    }
     switch (param) {
-      case GpuParam::kXMap:
-        return &x_map;
-      case GpuParam::kYMap:
-        return &y_map;
       case GpuParam::kA:
         return &a.aligned;
       case GpuParam::kB:
@@ -73,10 +74,16 @@ struct Arguments {
         return &vector_c;
       case GpuParam::kGrid:
         return &grid;
+      case GpuParam::kDepth:
+        return &depth;
       case GpuParam::kCluster:
         return &cluster;
       case GpuParam::kSlices:
         return &slices;
+      case GpuParam::kPartSteps:
+        return &part_steps;
+      case GpuParam::kLongerParts:
+        return &longer_parts;
       case GpuParam::kASkip:
         return &a.skip;
       case GpuParam::kBSkip:
@@ -89,6 +96,8 @@ struct Arguments {
         return &b.line;
       case GpuParam::kBK:
         return &b.step;
+      default:
+        break;
     }
     return nullptr;
   }
@@ -118,14 +127,37 @@ cuda::MappedMatrix WholeMatrix(const GpuKernelSetObj& ks, const Operand& operand
   return matrix;
 }
 
+// Every line of a residue, from the first on and from the multiple of 16 bytes before it. Where
+// there is no such line a kernel stores nothing of what it loads.
+cuda::MappedMatrix OfResidue(cuda::MappedMatrix matrix, int residues, int first) {
+  const int64_t line = first < matrix.outer ? first : 0;
+  const uintptr_t address =
+      reinterpret_cast<uintptr_t>(Offset(matrix.address, line * matrix.stride_bytes));
+  const uintptr_t over = address % kLoadBytes;
+  matrix.address = reinterpret_cast<void*>(address - over);
+  matrix.inner += static_cast<int64_t>(over) * residues / kLoadBytes;
+  matrix.outer = first < matrix.outer ? (matrix.outer - first + residues - 1) / residues : 1;
+  matrix.stride_bytes *= residues;
+  return matrix;
+}
+
 void FillMaps(const GpuKernelSetObj& ks, const GpuKernelSpec& kernel, Arguments* arguments) {
   const Operand& x = kernel.swapped ? arguments->b : arguments->a;
   const Operand& y = kernel.swapped ? arguments->a : arguments->b;
   const int64_t x_lines = kernel.swapped ? arguments->n : arguments->m;
   const int64_t y_lines = kernel.swapped ? arguments->m : arguments->n;
-  const int64_t k = arguments->k;
-  arguments->x_map = cuda::CachedTensorMap(WholeMatrix(ks, x, x_lines, k, kernel.box_x));
-  arguments->y_map = cuda::CachedTensorMap(WholeMatrix(ks, y, y_lines, k, kernel.box_y));
+  const cuda::MappedMatrix of_x = WholeMatrix(ks, x, x_lines, arguments->k, kernel.box_x);
+  const cuda::MappedMatrix of_y = WholeMatrix(ks, y, y_lines, arguments->k, kernel.box_y);
+  if (kernel.loads == GpuLoads::kTma) {
+    arguments->x_maps[0] = cuda::CachedTensorMap(of_x);
+    arguments->y_maps[0] = cuda::CachedTensorMap(of_y);
+    return;
+  }
+  const int residues = ks.manifest().types.aligned_items();
+  for (int i = 0; i < residues; ++i) {
+    arguments->x_maps[i] = cuda::CachedTensorMap(OfResidue(of_x, residues, i));
+    arguments->y_maps[i] = cuda::CachedTensorMap(OfResidue(of_y, residues, i));
+  }
 }
 
 void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuRegion& region,
@@ -150,7 +182,15 @@ void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuR
   arguments.grid = static_cast<int32_t>(tiling.blocks);
   arguments.cluster = region.split.cluster;
   arguments.slices = region.split.slices;
-  if (kernel.loads == GpuLoads::kTma) FillMaps(ks, kernel, &arguments);
+  const int32_t step = ks.manifest().types.step();
+  const int64_t steps = (problem.k + step - 1) / step;
+  const GpuDepth depth =
+      DepthOf(kernel, tiling, region.split, steps,
+              overlap ? ks.manifest().machine.overlap_bytes : kernel.shared_bytes);
+  arguments.depth = depth.slots;
+  arguments.part_steps = static_cast<int32_t>(steps / region.split.blocks());
+  arguments.longer_parts = static_cast<int32_t>(steps % region.split.blocks());
+  if (kernel.box_x > 0) FillMaps(ks, kernel, &arguments);
   if (kernel.split) {
     arguments.workspace = WorkspaceOf(kernel, region, matmul.device, stream);
   }
@@ -159,7 +199,7 @@ void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuR
     addresses[i] = arguments.Find(kernel.params[i]);
   }
   cuda::Launch(function, static_cast<unsigned>(tiling.blocks),
-               static_cast<unsigned>(kernel.threads), static_cast<unsigned>(kernel.shared_bytes),
+               static_cast<unsigned>(kernel.threads), static_cast<unsigned>(depth.shared_bytes),
                static_cast<unsigned>(kernel.cluster() * region.split.cluster), overlap, stream,
                addresses.data());
 }

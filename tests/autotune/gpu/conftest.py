@@ -27,6 +27,10 @@ KINDS = {
     "swapped": ("whole", 16, 64, {"blocks": 2}),
     "split": ("split", 64, 32, {"blocks": 1, "swapped": False}),
     "split-swapped": ("split", 32, 64, {"blocks": 1, "swapped": True}),
+    "residue": ("residue", 64, 32, {"blocks": 2, "swapped": False}),
+    "residue-swapped": ("residue", 16, 64, {"blocks": 1, "swapped": True}),
+    "row": ("gemv", 1, 16, {"stages": 2, "blocks": 4}),
+    "column": ("gemv", 4, 1, {"stages": 4, "blocks": 4}),
     "strided": ("strided", 64, 16, {"split": True, "blocks": 1}),
 }
 

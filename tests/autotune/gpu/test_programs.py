@@ -14,12 +14,13 @@ from moonpoly.schedules.cuda import SM90A, configs
 from moonpoly.tir_templates.wgmma.config import MAX_BLOCK_BYTES, WgmmaConfig, deepest_ring
 
 ALL = [config for tile in SM90A.tiles for config in configs(tile)]
+ON_TENSOR_CORES = [config for config in ALL if isinstance(config, WgmmaConfig)]
 
 
 def test_every_program_of_the_space_keeps_the_limits():
     assert len(ALL) > 500
-    for config in ALL:
-        assert not config.problems(), config
+    assert all(not config.problems() for config in ALL)
+    for config in ON_TENSOR_CORES:
         assert config.shared_bytes <= MAX_BLOCK_BYTES
         assert config.blocks * (config.shared_bytes + 1024) <= 228 * 1024
         assert config.accumulators <= 208
@@ -28,7 +29,9 @@ def test_every_program_of_the_space_keeps_the_limits():
 
 
 def test_tiles_step_by_eight_so_that_waves_can_be_exact():
-    columns = {c.columns for c in ALL if c.rows == 128 and c.loads == "tma" and not c.split}
+    columns = {
+        c.columns for c in ON_TENSOR_CORES if c.rows == 128 and c.loads == "tma" and not c.split
+    }
     assert set(range(40, 201, 8)) <= columns
 
 
@@ -59,7 +62,8 @@ def test_the_deepest_ring_fills_shared_memory():
 
 
 @pytest.mark.parametrize(
-    ("family", "um", "un"), [("whole", 72, 128), ("split", 16, 64), ("strided", 64, 64)]
+    ("family", "um", "un"),
+    [("whole", 72, 128), ("split", 16, 64), ("residue", 64, 16), ("strided", 64, 64)],
 )
 def test_a_trace_gives_back_its_program(drawn, family, um, un):
     candidate, program, trace = drawn(family, um, un)
@@ -88,14 +92,26 @@ def test_nothing_spills_and_blocks_fit_the_register_file(compiled):
 
 def test_kernels_take_what_their_way_of_loading_needs(compiled):
     kernels, _ = compiled
-    always = {"c", "ldc", "vector_c", "m", "n", "k"}
-    cut = {"workspace", "counters", "cluster", "slices"}
+    always = {"c", "ldc", "vector_c", "m", "n", "depth"}
+    cut = {"workspace", "counters", "cluster", "slices", "part_steps", "longer_parts"}
+    rows = {"a_m", "a_skip", "b_n", "b_skip"}
+    residues = {f"{x}_map{i or ''}" for x in "xy" for i in range(8)} | rows
     maps, items = {"x_map", "y_map"}, {"a", "a_m", "a_k", "a_skip", "b", "b_n", "b_k", "b_skip"}
     for kernel in kernels.values():
         config = kernel.program.config
-        loads = items if config.loads == "strided" else maps
+        if config.loads == "gemv":
+            continue
+        loads = {"tma": maps, "residue": residues, "strided": items}[config.loads]
         expected = always | loads | (cut if config.split else set())
-        assert set(kernel.parameters) - {"grid"} == expected
+        # Parts have their steps told; what loads by itself needs to know where k ends.
+        assert set(kernel.parameters) - {"grid", "k"} == expected
+
+
+def test_a_vector_s_kernel_takes_rows_that_start_anywhere(compiled):
+    kernels, _ = compiled
+    places = {"a", "a_skip", "b", "b_skip", "c", "k", "cluster"}
+    assert set(kernels["row"].parameters) - {"grid"} == places | {"b_n", "n"}
+    assert set(kernels["column"].parameters) - {"grid"} == places | {"a_m", "m", "ldc"}
 
 
 def test_the_main_loop_is_tensor_cores_fed_by_the_copy_engine(programs):

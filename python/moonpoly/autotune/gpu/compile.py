@@ -20,6 +20,8 @@ from tvm.tirx.build import split_host_device_mods
 
 from moonpoly.autotune.gpu.program import Program
 from moonpoly.error import TargetError, TuneError
+from moonpoly.tir_templates.gemv.config import GemvConfig
+from moonpoly.tir_templates.gemv.kernel import gemv
 from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.tir_templates.mma.kernel import gemm_mma
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
@@ -97,9 +99,11 @@ def lower(programs: Sequence[Program], target: tvm.target.Target) -> tvm.IRModul
         return finish_device()(device)
 
 
-def tile_program(config: WgmmaConfig | MmaConfig) -> tirx.PrimFunc:
+def tile_program(config: WgmmaConfig | GemvConfig | MmaConfig) -> tirx.PrimFunc:
     """Return the program of a configuration, of whichever kind it is."""
-    return gemm_mma(config) if isinstance(config, MmaConfig) else gemm_wgmma(config)
+    if isinstance(config, MmaConfig):
+        return gemm_mma(config)
+    return gemv(config) if isinstance(config, GemvConfig) else gemm_wgmma(config)
 
 
 def cuda_source(device: tvm.IRModule, target: tvm.target.Target) -> str:

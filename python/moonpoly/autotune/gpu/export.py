@@ -19,6 +19,7 @@ from moonpoly.autotune.sources import Sources, versions
 from moonpoly.config import atomic_dir, require_space
 from moonpoly.error import ArtifactError, TuneError
 from moonpoly.target import Target
+from moonpoly.tir_templates.gemv.config import GemvConfig
 from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.workload import Workload
@@ -152,7 +153,6 @@ def _entry(kernel: Kernel, image: str, costs: dict[str, Any]) -> dict[str, Any]:
 def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
     """Return what plans are made with: a kernel's tile, its blocks and its costs."""
     config, name = program.config, program.name
-    boxes = {} if isinstance(config, MmaConfig) else _boxes(config)
     return {
         "name": name,
         "loads": config.loads,
@@ -165,11 +165,21 @@ def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
         "threads": config.threads,
         "smem_bytes": config.shared_bytes,
         "blocks": config.blocks,
-        **boxes,
+        **_of_ring(config),
         "cost": costs[name] if config.split else {"us": costs[name]["us"]},
     }
 
 
-def _boxes(config: WgmmaConfig) -> dict[str, int]:
-    """Return the rows that tensor maps bring at once, where there are any."""
-    return {} if config.loads == "strided" else {"box_x": config.box_x, "box_y": config.box_y}
+def _of_ring(config: WgmmaConfig | GemvConfig | MmaConfig) -> dict[str, Any]:
+    """Return what only programs with a ring of any depth have."""
+    if not isinstance(config, WgmmaConfig):
+        return {}
+    ring = {
+        "base_bytes": config.ring_offset,
+        "slot_bytes": config.slot_bytes,
+        "least_bytes": config.least_bytes,
+        "slots": config.stages,
+    }
+    if config.loads == "strided":
+        return {"ring": ring}
+    return {"ring": ring, "box_x": config.box_x, "box_y": config.box_y}

@@ -14,6 +14,7 @@ import numpy as np
 from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.error import TuneError
 from moonpoly.gpu_driver import Device
+from moonpoly.tir_templates.gemv.config import GemvConfig
 from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.tir_templates.wgmma.items import ITEMS, OUTPUT_BYTES
@@ -52,7 +53,7 @@ class Launch:
     slices: int = 1
 
 
-def tiles_of(config: WgmmaConfig | MmaConfig, launch: Launch) -> int:
+def tiles_of(config: WgmmaConfig | GemvConfig | MmaConfig, launch: Launch) -> int:
     """Return the tiles of a product, counting those that fill up clusters."""
     along_m, along_n = cluster_of(config)
     return (
@@ -60,13 +61,13 @@ def tiles_of(config: WgmmaConfig | MmaConfig, launch: Launch) -> int:
     )
 
 
-def cluster_of(config: WgmmaConfig | MmaConfig) -> tuple[int, int]:
+def cluster_of(config: WgmmaConfig | GemvConfig | MmaConfig) -> tuple[int, int]:
     """Return the tiles along m and along n that one cluster covers."""
     p, q = config.cluster_p, config.cluster_q
     return (q, p) if config.swapped else (p, q)
 
 
-def grid_of(config: WgmmaConfig | MmaConfig, launch: Launch, slots: int) -> int:
+def grid_of(config: WgmmaConfig | GemvConfig | MmaConfig, launch: Launch, slots: int) -> int:
     """Return the blocks of a launch on a GPU that holds ``slots`` of them at once."""
     tiles = tiles_of(config, launch)
     if config.split:
@@ -169,7 +170,7 @@ class Bench:
         return np.frombuffer(data, dtype).astype(np.float64)
 
     def _values(
-        self, config: WgmmaConfig | MmaConfig, launch: Launch, stride: int, grid: int
+        self, config: WgmmaConfig | GemvConfig | MmaConfig, launch: Launch, stride: int, grid: int
     ) -> dict[str, Any]:
         m, n, k = launch.m, launch.n, launch.k
         widest = _ALIGNED_BYTES // OUTPUT_BYTES[config.out_dtype]
@@ -189,26 +190,54 @@ class Bench:
             "ldc": n,
             "vector_c": widest if n % widest == 0 else 2 - n % 2,
             "grid": grid,
+            "depth": config.stages,
             "cluster": launch.cluster,
             "slices": launch.slices,
+            "part_steps": _ceil(k, config.step) // (launch.cluster * launch.slices),
+            "longer_parts": _ceil(k, config.step) % (launch.cluster * launch.slices),
             "a_skip": 0,
             "b_skip": 0,
         }
         values |= {name: ctypes.c_int32(number) for name, number in numbers.items()}
-        if isinstance(config, MmaConfig):
+        if not isinstance(config, WgmmaConfig):
             return values
         x, y = ((self._b, n), (self._a, m)) if config.swapped else ((self._a, m), (self._b, n))
         for name, (address, rows), box in (("x", x, config.box_x), ("y", y, config.box_y)):
-            if config.loads == "tma":
-                values[f"{name}_map"] = self._map(address, k, rows, stride, (config.step, box))
+            if config.loads == "strided":
+                continue
+            for residue in range(config.residues):
+                values[f"{name}_map{residue or ''}"] = self._map(
+                    address, k, rows, stride, (config.step, box), config.residues, residue
+                )
         return values
 
-    def _map(self, address: int, items: int, rows: int, stride: int, box: tuple[int, int]) -> Any:
+    def _map(
+        self,
+        address: int,
+        k: int,
+        rows: int,
+        stride: int,
+        box: tuple[int, int],
+        residues: int,
+        first: int,
+    ) -> Any:
+        """Return the map of every ``residues``-th row from ``first`` on.
+
+        Where there is no such row, of the first one: a kernel stores nothing of what it loads then.
+        """
+        pitch = stride * self._item.itemsize
+        start = address + (first if first < rows else 0) * pitch
+        over = start % _ALIGNED_BYTES
         return self.device.tensor_map(
-            self._dtype, address, items, rows, stride * self._item.itemsize, box
+            self._dtype,
+            start - over,
+            k + over // self._item.itemsize,
+            max(1, _ceil(rows - first, residues)),
+            pitch * residues,
+            box,
         )
 
-    def _sums_bytes(self, config: WgmmaConfig | MmaConfig, launch: Launch) -> int:
+    def _sums_bytes(self, config: WgmmaConfig | GemvConfig | MmaConfig, launch: Launch) -> int:
         return tiles_of(config, launch) * launch.slices * config.um * config.un * 4
 
 
@@ -218,7 +247,7 @@ def bench(dtype: str) -> Bench:
     return Bench(dtype)
 
 
-def _row_items(config: WgmmaConfig | MmaConfig, k: int) -> int:
+def _row_items(config: WgmmaConfig | GemvConfig | MmaConfig, k: int) -> int:
     """Return the items from row to row: TMA needs multiples of 16 bytes."""
     aligned = aligned_items(config.dtype)
     return _ceil(k, aligned) * aligned if config.loads != "strided" else k

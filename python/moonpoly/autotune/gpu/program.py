@@ -14,11 +14,12 @@ from moonpoly.schedules import mma
 from moonpoly.schedules.annotate import PREFIX
 from moonpoly.schedules.cuda import DECISIONS, consumers_of
 from moonpoly.tir_templates import template
+from moonpoly.tir_templates.gemv.config import GemvConfig
 from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.workload import Workload
 
-_LOADS = {"whole": "tma", "split": "tma", "strided": "strided"}
+_LOADS = {"whole": "tma", "split": "tma", "residue": "residue", "strided": "strided"}
 _FLAGS = {field.name for field in fields(WgmmaConfig) if field.type == "bool"}
 
 
@@ -35,7 +36,7 @@ class Program:
     """
 
     name: str
-    config: WgmmaConfig | MmaConfig
+    config: WgmmaConfig | GemvConfig | MmaConfig
 
 
 def tile_module(candidate: Candidate) -> tvm.IRModule:
@@ -70,6 +71,16 @@ def program_of_schedule(candidate: Candidate, isa: str, sch: s_tir.Schedule) -> 
     chosen: dict[str, Any] = {
         field: bool(value) if field in _FLAGS else value for field, value in decided.items()
     }
+    if tile.family == "gemv":
+        vector = GemvConfig(
+            tile.um,
+            tile.un,
+            stages=int(chosen["stages"]),
+            blocks=int(chosen["blocks"]),
+            dtype=candidate.dtype,
+            out_dtype=candidate.out_dtype,
+        )
+        return Program(vector.name(isa), vector)
     rows = tile.un if chosen["swapped"] else tile.um
     config = WgmmaConfig(
         um=tile.um,

@@ -21,8 +21,8 @@ from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 
 # How the operands lie, and what can load them so.
 _SERVES = {
-    "aligned": ("tma", "async", "strided"),
-    "odd": ("strided",),
+    "aligned": ("tma", "async", "residue", "strided"),
+    "odd": ("residue", "strided"),
     "transposed": ("strided",),
 }
 _SHARES = {"aligned": 0.72, "odd": 0.22, "transposed": 0.06}

@@ -1,0 +1,210 @@
+"""A matrix times a vector: warps read lines of the matrix and the vector, and add up."""
+
+from __future__ import annotations
+
+import tvm
+from tvm.script import tirx as T
+
+from .config import CHUNK, VECTOR, GemvConfig
+
+
+def gemv(c: GemvConfig) -> tvm.tirx.PrimFunc:
+    """Return the program of a configuration; all extents and strides are symbolic.
+
+    ``a`` and ``b`` are at multiples of 16 bytes, with the items to skip; k is contiguous in both,
+    rows are ``a_m`` and ``b_n`` items apart. ``cluster`` blocks share the reduction of a tile.
+    """
+    along_n = c.um == 1
+    lines, stages = c.warp_lines, c.stages
+    warps_k = c.warps_k
+    multiply, vectors, items = _multiply(c), _load_vectors(c), _load_items(c)
+
+    @T.prim_func
+    def main(
+        a: T.handle,
+        a_skip: T.int32,
+        a_m: T.int64,
+        b: T.handle,
+        b_skip: T.int32,
+        b_n: T.int64,
+        c_: T.handle,
+        ldc: T.int32,
+        m: T.int32,
+        n: T.int32,
+        k: T.int32,
+        grid: T.int32,
+        cluster: T.int32,
+    ):
+        T.func_attr({"global_symbol": "main", "tirx.noalias": True})
+        a_items = T.int64()
+        b_items = T.int64()
+        c_items = T.int64()
+        A = T.match_buffer(a, (a_items,), "uint16", align=16)
+        B = T.match_buffer(b, (b_items,), "uint16", align=16)
+        C = T.match_buffer(c_, (c_items,), c.out_dtype, align=2)
+        matrix, vector = T.meta_var((B, A) if along_n else (A, B))
+        skip, vector_skip = T.meta_var((b_skip, a_skip) if along_n else (a_skip, b_skip))
+        stride, count = T.meta_var((b_n, n) if along_n else (a_m, m))
+
+        T.device_entry()
+        T.attr({"tirx.launch_bounds_min_blocks_per_sm": c.blocks})
+        rank = T.alloc_local([1], "int32")
+        rank[0] = T.cta_id_in_cluster([cluster])
+        block = T.cta_id([grid])
+        tx = T.thread_id([c.threads])
+        partial = T.alloc_buffer((warps_k, c.lines), "float32", scope="shared")
+        total = T.alloc_buffer((c.lines,), "float32", scope="shared")
+        warp: T.let = tx // 32
+        lane: T.let = tx % 32
+        sums = T.alloc_local([lines], "float32")
+        words = T.alloc_local([lines * stages * 4], "uint32")
+        factors = T.alloc_local([stages * 4], "uint32")
+        item = T.alloc_local([lines], "int64")
+        at = T.alloc_local([3], "int32")
+        value = T.alloc_local([1], "float32")
+        address = T.alloc_local([1], "uint32")
+
+        T.ptx.griddepcontrol.launch_dependents()
+        # Clusters are of 1, 2, 4 or 8 blocks: this is the logarithm.
+        shift: T.let = T.shift_right(cluster, 1) - T.shift_right(cluster, 3)
+        # The tile's first line; of this warp's part of k the first item, and from chunk to chunk.
+        at[0] = T.shift_right(block, shift) * c.lines
+        at[1] = (rank[0] * warps_k + T.truncmod(warp, warps_k)) * CHUNK
+        at[2] = T.shift_left(warps_k * CHUNK, shift)
+        for i in T.unroll(lines):
+            # Lines that are not there are read as the last one.
+            line: T.let = T.min(at[0] + T.truncdiv(warp, warps_k) * lines + i, count - 1)
+            item[i] = T.cast(line, "int64") * stride + skip
+            sums[i] = T.float32(0)
+        T.ptx.griddepcontrol.wait()
+        if (
+            T.bitwise_and(
+                T.bitwise_or(
+                    T.bitwise_or(T.cast(stride, "int32"), skip), T.bitwise_or(vector_skip, k)
+                ),
+                VECTOR - 1,
+            )
+            == 0
+        ):
+            while at[1] < k:
+                vectors(matrix, vector, item, vector_skip, words, factors, at, lane, k)
+                multiply(words, factors, sums)
+                at[1] = at[1] + at[2] * stages
+        else:
+            while at[1] < k:
+                items(matrix, vector, item, vector_skip, words, factors, at, lane, k)
+                multiply(words, factors, sums)
+                at[1] = at[1] + at[2] * stages
+        for i in T.unroll(lines):
+            for bit in T.unroll(5):
+                sums[i] = sums[i] + T.tvm_warp_shuffle_down(
+                    T.uint32(0xFFFFFFFF), sums[i], T.shift_right(16, bit), 32, 32
+                )
+            if lane == 0:
+                partial[T.truncmod(warp, warps_k), T.truncdiv(warp, warps_k) * lines + i] = sums[i]
+        T.cuda.cta_sync()
+        if tx < c.lines:
+            value[0] = T.float32(0)
+            for w in T.unroll(warps_k):
+                value[0] = value[0] + partial[w, tx]
+            total[tx] = value[0]
+        if cluster > 1:
+            T.ptx["barrier.cluster.arrive.release.aligned"]()
+            T.ptx["barrier.cluster.wait.acquire.aligned"]()
+            if rank[0] == 0 and tx < c.lines:
+                value[0] = T.float32(0)
+                for r in T.serial(cluster):
+                    T.ptx.mapa.shared__cluster.u32(
+                        address[0],
+                        T.cuda.cvta_generic_to_shared(total.ptr_to([tx])),
+                        T.cast(r, "uint32"),
+                    )
+                    T.ptx["ld.shared::cluster.f32"](sums[0], address[0])
+                    value[0] = value[0] + sums[0]
+            T.ptx["barrier.cluster.arrive.relaxed.aligned"]()
+            T.ptx["barrier.cluster.wait.acquire.aligned"]()
+        if rank[0] == 0 and tx < c.lines and at[0] + tx < count:
+            C[T.cast(at[0] + tx, "int64") * (1 if along_n else ldc)] = T.cast(value[0], c.out_dtype)
+
+    return main
+
+
+def _multiply(c: GemvConfig):
+    """Return an inline function that adds the products of what was loaded to the sums."""
+
+    @T.inline
+    def multiply(words, factors, sums):
+        for s in T.unroll(c.stages):
+            for pair in T.unroll(VECTOR // 2):
+                for i in T.unroll(c.warp_lines):
+                    word: T.let = words[(i * c.stages + s) * 4 + pair]
+                    factor: T.let = factors[s * 4 + pair]
+                    sums[i] = sums[i] + _low(c, word) * _low(c, factor)
+                    sums[i] = sums[i] + _high(c, word) * _high(c, factor)
+
+    return multiply
+
+
+def _low(c: GemvConfig, word):
+    bits = T.cast(T.bitwise_and(word, T.uint32(0xFFFF)), "uint16")
+    return T.cast(T.reinterpret(c.dtype, bits), "float32")
+
+
+def _high(c: GemvConfig, word):
+    bits = T.cast(T.shift_right(word, T.uint32(16)), "uint16")
+    return T.cast(T.reinterpret(c.dtype, bits), "float32")
+
+
+def _load_vectors(c: GemvConfig):
+    """Return an inline function that loads eight items at once of every line and of the vector."""
+
+    @T.inline
+    def load(matrix, vector, item, vector_skip, words, factors, at, lane, k):
+        for s in T.unroll(c.stages):
+            column: T.let = at[1] + s * at[2] + lane * VECTOR
+            if column < k:
+                for i in T.unroll(c.warp_lines):
+                    _load_four(words, (i * c.stages + s) * 4, matrix, item[i] + column)
+                _load_four(factors, s * 4, vector, T.cast(vector_skip + column, "int64"))
+            else:
+                for i in T.unroll(c.warp_lines):
+                    _no_words(words, (i * c.stages + s) * 4)
+                _no_words(factors, s * 4)
+
+    return load
+
+
+@T.inline
+def _load_four(words, at, buffer, item):
+    T.ptx["ld.global.nc.v4.b32"](
+        words[at], words[at + 1], words[at + 2], words[at + 3], buffer.ptr_to([item])
+    )
+
+
+@T.inline
+def _no_words(words, at):
+    for i in T.unroll(4):
+        words[at + i] = T.uint32(0)
+
+
+def _load_items(c: GemvConfig):
+    """Return an inline function that loads item by item, the lanes side by side."""
+
+    @T.inline
+    def load(matrix, vector, item, vector_skip, words, factors, at, lane, k):
+        for s in T.unroll(c.stages):
+            for pair in T.unroll(VECTOR // 2):
+                column: T.let = at[1] + s * at[2] + pair * 64 + lane
+                for i in T.unroll(c.warp_lines):
+                    words[(i * c.stages + s) * 4 + pair] = _two(matrix, item[i], column, k)
+                factors[s * 4 + pair] = _two(vector, T.cast(vector_skip, "int64"), column, k)
+
+    return load
+
+
+def _two(buffer, item, column, k):
+    """Two items a warp's width apart; what is not there is zero."""
+    zero = T.uint16(0)
+    low = T.if_then_else(column < k, buffer[item + column], zero)
+    high = T.if_then_else(column + 32 < k, buffer[item + column + 32], zero)
+    return T.bitwise_or(T.cast(low, "uint32"), T.shift_left(T.cast(high, "uint32"), T.uint32(16)))

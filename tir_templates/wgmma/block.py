@@ -1,0 +1,52 @@
+"""What the parts of a tile program share: a block's shared memory, registers and place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand as a kernel gets it: tensor maps, or items with what leads to them.
+
+    ``maps`` has one of whole rows, or one for each residue of the row. ``items`` are 16 bits each,
+    from a multiple of 16 bytes on, with ``skip`` items before the first. ``rows`` are along p or q;
+    ``stride`` and ``k_stride`` count items from row to row and from step to step.
+    """
+
+    maps: tuple[Any, ...]
+    items: Any
+    skip: Any
+    rows: Any
+    stride: Any
+    k_stride: Any
+
+
+@dataclass(frozen=True)
+class Block:
+    """The variables of a block that outlive one step.
+
+    Shared memory: ``smem`` as bytes, the barriers ``full``, ``empty`` and ``order``. Registers:
+    ``work`` (tile, slice, first step of the reduction, number of steps), ``at`` (the tile's first
+    row and column), ``ring`` (slot and phase), ``rank`` (the block's number in its cluster).
+    Expressions: ``depth`` (slots in use), ``stride`` (from a block's tile to its next), ``tiles``
+    and how many of them lie along p and q; ``tx``, ``warp`` and ``lane`` of the thread.
+    """
+
+    smem: Any
+    full: Any
+    empty: Any
+    order: Any
+    work: Any
+    at: Any
+    ring: Any
+    rank: Any
+    depth: Any
+    stride: Any
+    tiles: Any
+    p_tiles: Any
+    q_tiles: Any
+    tx: Any
+    warp: Any
+    lane: Any

@@ -1,0 +1,85 @@
+"""The producer's side of a block: it fills the ring for one tile after the other."""
+
+from __future__ import annotations
+
+from tvm.script import tirx as T
+
+from .barriers import await_cluster
+from .config import BARRIER_READY, PRODUCER_REGISTERS, WgmmaConfig
+from .load_residue import load_residue
+from .load_strided import load_strided
+from .load_tma import load_tma
+from .walk import next_tile
+
+
+def producer(c: WgmmaConfig):
+    """Return an inline function for all threads behind the consumers'.
+
+    It takes a :class:`~.block.Block` and the operands along p and q, each an
+    :class:`~.block.Operand`.
+    """
+    fill = {"tma": _by_maps, "residue": _by_residues, "strided": _by_loads}[c.loads](c)
+    loader = c.consumers * 4
+
+    def prefetch(maps):
+        for each in maps if c.loads != "strided" else ():
+            T.evaluate(T.ptx.prefetch.tensormap(T.address_of(each)))
+
+    @T.inline
+    def produce(b, p, q, k):
+        if c.trades_registers:
+            T.ptx["setmaxnreg.dec.sync.aligned.u32"](PRODUCER_REGISTERS)
+        if b.warp == loader and T.cuda.elect_sync() != T.uint32(0):
+            # What may overlap this kernel starts now: it waits before it touches memory.
+            T.ptx.griddepcontrol.launch_dependents()
+            prefetch(p.maps)
+            prefetch(q.maps)
+        T.ptx.bar.sync(BARRIER_READY, c.threads)
+        if c.cluster > 1:
+            # No block may copy into another's ring before that one's barriers exist.
+            await_cluster()
+        T.ptx.griddepcontrol.wait()
+        fill(b, p, q, k)
+
+    return produce
+
+
+def _by_maps(c: WgmmaConfig):
+    load, step_on, loader = load_tma(c), next_tile(c), c.consumers * 4
+
+    @T.inline
+    def fill(b, p, q, k):
+        if b.warp == loader and T.cuda.elect_sync() != T.uint32(0):
+            while b.work[0] < b.tiles:
+                load(b, p.maps[0], q.maps[0])
+                step_on(b, b.stride)
+        T.cuda.warp_sync()
+
+    return fill
+
+
+def _by_residues(c: WgmmaConfig):
+    load_p, load_q = load_residue(c, along_p=True), load_residue(c, along_p=False)
+    loader = c.consumers * 4
+
+    @T.inline
+    def fill(b, p, q, k):
+        if b.warp == loader and T.cuda.elect_sync() != T.uint32(0):
+            load_p(b, p)
+        if b.warp == loader + 1 and T.cuda.elect_sync() != T.uint32(0):
+            load_q(b, q)
+        T.cuda.warp_sync()
+
+    return fill
+
+
+def _by_loads(c: WgmmaConfig):
+    load, step_on = load_strided(c), next_tile(c)
+
+    @T.inline
+    def fill(b, p, q, k):
+        while b.work[0] < b.tiles:
+            load(b, p, q, k, b.tx - c.consumer_threads)
+            step_on(b, b.stride)
+
+    return fill
