@@ -57,14 +57,14 @@ class OnnxRuntimeModel:
             for name, value in zip(names, session.run(names, inputs), strict=True)
         }
         self._bound = [inputs, outputs]
+        if any(len(output.shape) != outputs[output.name].ndim for output in session.get_outputs()):
+            # A file may declare another rank than it computes; memory that is given is held to it.
+            return BoundModel(lambda: session.run(names, inputs), lambda: outputs)
         binding = session.io_binding()
         for name, array in inputs.items():
             binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-        for output, (name, array) in zip(session.get_outputs(), outputs.items(), strict=True):
-            if len(output.shape or ()) == array.ndim:
-                binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-            else:  # a file may declare another rank than it computes; given memory is held to it
-                binding.bind_output(name, "cpu")
+        for name, array in outputs.items():
+            binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
         run = session.run_with_iobinding
         return BoundModel(lambda: run(binding), lambda: outputs)
 
