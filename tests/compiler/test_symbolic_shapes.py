@@ -29,6 +29,14 @@ def _integers(*values: int) -> np.ndarray:
 
 FLOATS = np.random.default_rng(3)
 CASES = {
+    # Positions that follow a cache: nothing but the range knows how long the result is.
+    "range_after_a_size": Case(
+        """g (float[past,2] x, float[s,2] y) => (int64[s] z) {
+            past = Shape<start=0, end=1>(x) n = Shape<start=0, end=1>(y)
+            to = Reshape(n, scalar) steps = Range(zero, to, one) z = Add(steps, past) }""",
+        [{"past": 3, "s": 4}, {"past": 1, "s": 1}, {"past": 7, "s": 2}],
+        {"scalar": np.zeros(0, INT), "zero": np.array(0, INT), "one": np.array(1, INT)},
+    ),
     # Shape → arithmetic → Reshape, in the ways that exporters write it.
     "product_of_scalars": Case(
         """g (float[b,s,8] x) => (float[m,8] y) {

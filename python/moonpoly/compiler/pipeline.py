@@ -19,6 +19,7 @@ from moonpoly.compiler.passes.bound_gather import BoundGather
 from moonpoly.compiler.passes.fold_affine import FoldAffine
 from moonpoly.compiler.passes.fold_constant import FoldConstant
 from moonpoly.compiler.passes.fuse_epilogue import FuseEpilogue
+from moonpoly.compiler.passes.fuse_groups import FuseGroups
 from moonpoly.compiler.passes.join_permutes import JoinPermutes
 from moonpoly.compiler.passes.lower_control_flow import LowerControlFlow
 from moonpoly.compiler.passes.name_dims import NameDims
@@ -98,7 +99,7 @@ def lowering_phases(target: tvm.target.Target, table: SiteTable) -> list[Phase]:
         Phase(
             "5_fuse",
             [
-                t.FuseOps(),
+                FuseGroups(),
                 t.FuseTIR(),
                 OrderDims(),
                 t.RewriteDataflowReshape(),
