@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import onnxruntime
 
@@ -52,14 +54,12 @@ class OnnxRuntimeModel:
         assert session is not None, "load comes before bind"
         names = [output.name for output in session.get_outputs()]
         # The first run tells the shapes of the outputs.
-        outputs = {
-            name: np.empty_like(value)
-            for name, value in zip(names, session.run(names, inputs), strict=True)
-        }
+        first = dict(zip(names, session.run(names, inputs), strict=True))
+        if any(_differs(output.shape, first[output.name]) for output in session.get_outputs()):
+            # A file may declare another shape than it computes; memory that is given is held to it.
+            return BoundModel(lambda: session.run(names, inputs), lambda: first)
+        outputs = {name: np.empty_like(value) for name, value in first.items()}
         self._bound = [inputs, outputs]
-        if any(len(output.shape) != outputs[output.name].ndim for output in session.get_outputs()):
-            # A file may declare another rank than it computes; memory that is given is held to it.
-            return BoundModel(lambda: session.run(names, inputs), lambda: outputs)
         binding = session.io_binding()
         for name, array in inputs.items():
             binding.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
@@ -67,6 +67,14 @@ class OnnxRuntimeModel:
             binding.bind_output(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
         run = session.run_with_iobinding
         return BoundModel(lambda: run(binding), lambda: outputs)
+
+
+def _differs(declared: Sequence[object], computed: Array) -> bool:
+    """Whether a declared shape, of numbers and names, can't be the one computed."""
+    return len(declared) != computed.ndim or any(
+        isinstance(dim, int) and dim != size
+        for dim, size in zip(declared, computed.shape, strict=True)
+    )
 
 
 def create(threads: int) -> OnnxRuntimeModel:
