@@ -263,3 +263,11 @@ def test_weights_of_every_float_form_are_read():
         model.graph.initializer.append(tensor)
         digests.add(import_model(model).name)
     assert digests == {"g"}
+
+
+def test_an_import_tells_of_every_node():
+    model = graph(ADD, **WEIGHT)
+    told = []
+    import_model(model, on_progress=lambda *step: told.append(step))
+    count = len(model.graph.node)
+    assert told == [("importing", number, count) for number in range(count)]

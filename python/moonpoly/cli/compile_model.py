@@ -10,7 +10,7 @@ import typer
 
 from moonpoly import config
 from moonpoly.cli.options import FixedDims, TargetName, parse_dim_hints, parse_dims
-from moonpoly.cli.screen import console, report_counts
+from moonpoly.cli.screen import console, report_counts, step_bar
 from moonpoly.target import Target
 
 
@@ -36,8 +36,10 @@ def compile_model(
     # Found out now rather than after a minute of compiling.
     config.check_writable(output)
     start = time.monotonic()
-    with console.status(f"Compiling {model.name}"):
-        metadata = compiler.build_library(model, Target.parse(target), hints, output, dims)
+    with step_bar(model.name) as on_progress:
+        metadata = compiler.build_library(
+            model, Target.parse(target), hints, output, dims, on_progress
+        )
     seconds = time.monotonic() - start
     size_mb = output.stat().st_size / 1e6
     console.print(f"{output}  {size_mb:.1f} MB, {seconds:.1f} s, {report_counts(metadata)}")

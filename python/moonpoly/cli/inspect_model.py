@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from moonpoly import runtime
-from moonpoly.cli.screen import console, facts, report_counts, table
+from moonpoly.cli.screen import console, facts, report_counts, step_bar, table
 from moonpoly.runtime import TensorSpec
 from moonpoly.runtime.dim_expr import spell
 
@@ -54,7 +54,8 @@ def show_onnx_model(path: Path, dims: Mapping[str, int] | None = None) -> None:
     """
     from moonpoly import compiler
 
-    metadata = compiler.describe(path, dims=dims)
+    with step_bar(path.name) as on_progress:
+        metadata = compiler.describe(path, dims=dims, on_progress=on_progress)
     if rows := _conditions(metadata):
         console.print(facts(rows))
     inputs, outputs = (

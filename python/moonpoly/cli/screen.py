@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich import box
@@ -16,6 +17,20 @@ from rich.table import Table
 _PIPED_WIDTH = 200
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
+
+
+@contextmanager
+def step_bar(title: str) -> Iterator[Callable[[str, int, int], None]]:
+    """Show a bar for work in steps; gives what is to be told of a step, its done and all parts."""
+    from moonpoly.autotune.progress import progress
+
+    with progress() as bar:
+        task = bar.add_task(title, total=None)
+
+        def on_progress(step: str, done: int, total: int) -> None:
+            bar.update(task, description=f"{title}: {step}", completed=done, total=total)
+
+        yield on_progress
 
 
 def table(

@@ -21,6 +21,7 @@ from moonpoly.compiler.frontend import ImportedModel, ModelSource, import_model
 from moonpoly.compiler.metadata import add_metadata, model_metadata
 from moonpoly.compiler.passes.find_limits import find_limits
 from moonpoly.compiler.pipeline import lowering_phases, rewriting_phases, run_phases
+from moonpoly.compiler.progress import OnProgress, silent
 from moonpoly.compiler.sites import SiteTable, combined_digest
 from moonpoly.error import InputError, MoonPolyError
 from moonpoly.runtime import Executable
@@ -96,13 +97,15 @@ def build_library(
     dim_hints: DimHints,
     path: Path,
     dims: Mapping[str, int] | None = None,
+    on_progress: OnProgress = silent,
 ) -> dict[str, Any]:
     """Compile ``model`` into the shared library ``path`` and return its metadata.
 
     The library holds the VM's code, the weights, the generated kernels, the epilogues and the
     micro-kernels. Raises as :func:`compile` does, except that the target needn't be this machine.
+    ``on_progress`` is told of nodes, passes and what comes after them.
     """
-    imported = import_model(model, dims)
+    imported = import_model(model, dims, on_progress)
     _check_hints(imported, dim_hints)
     artifact = load_artifact(target, _WORKLOAD)
     table = SiteTable(
@@ -112,7 +115,9 @@ def build_library(
     tvm_target = target.tvm_target()
     with tvm_target:
         mod = run_phases(
-            imported.module, rewriting_phases(table) + lowering_phases(tvm_target, table)
+            imported.module,
+            rewriting_phases(table) + lowering_phases(tvm_target, table),
+            on_progress,
         )
     manifest = {key: value for key, value in artifact.manifest.items() if key not in _FILE_KEYS}
     metadata = model_metadata(
@@ -123,7 +128,9 @@ def build_library(
         dim_hints=dim_hints,
         limits=find_limits(imported.module),
     )
+    on_progress("generating code", 0, 2)
     executable = generate(add_metadata(mod, metadata), tvm_target)
+    on_progress("linking", 1, 2)
     space = _weight_bytes(mod) + _CODE_BYTES
     config.require_space(tempfile.gettempdir(), space)
     with config.atomic_file(path) as temp:
@@ -143,6 +150,7 @@ def describe(
     model: ModelSource,
     target: Target | str | None = None,
     dims: Mapping[str, int] | None = None,
+    on_progress: OnProgress = silent,
 ) -> dict[str, Any]:
     """Return the metadata that ``model`` would have, without generating code.
 
@@ -150,9 +158,9 @@ def describe(
     :class:`StorageError` and :class:`TargetError` as :func:`compile` does.
     """
     target = _resolve(target)
-    imported = import_model(model, dims)
+    imported = import_model(model, dims, on_progress)
     table = SiteTable(digest=imported.digest, lanes=target.vector_lanes[_WORKLOAD.dtype])
-    run_phases(imported.module, rewriting_phases(table))
+    run_phases(imported.module, rewriting_phases(table), on_progress)
     limits = find_limits(imported.module)
     return model_metadata(imported, table, target, artifacts={}, dim_hints={}, limits=limits)
 

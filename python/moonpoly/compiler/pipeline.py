@@ -29,6 +29,7 @@ from moonpoly.compiler.passes.reuse_addend import ReuseAddend
 from moonpoly.compiler.passes.rewrite_conv2d import RewriteConv2d
 from moonpoly.compiler.passes.rewrite_matmul import RewriteMatmul
 from moonpoly.compiler.passes.rewrite_recurrent import RewriteRecurrent
+from moonpoly.compiler.progress import OnProgress, silent
 from moonpoly.compiler.schedule import schedule_cpu
 from moonpoly.compiler.sites import SiteTable
 
@@ -135,12 +136,17 @@ def lowering_phases(target: tvm.target.Target, table: SiteTable) -> list[Phase]:
     ]
 
 
-def run_phases(mod: tvm.IRModule, phases: Sequence[Phase]) -> tvm.IRModule:
+def run_phases(
+    mod: tvm.IRModule, phases: Sequence[Phase], on_progress: OnProgress = silent
+) -> tvm.IRModule:
     """Run ``phases`` on ``mod``, with a dump after each where one is asked for."""
     folder = config.dump_ir_dir()
+    done, total = 0, sum(len(phase.passes) for phase in phases)
     for phase in phases:
         for apply in phase.passes:
+            on_progress("rewriting", done, total)
             mod = apply(mod)
+            done += 1
         if folder is not None:
             _dump(mod, folder, phase.name)
     return mod

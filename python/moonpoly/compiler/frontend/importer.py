@@ -17,6 +17,7 @@ from moonpoly.compiler.frontend.equalities import Equalities, Equality
 from moonpoly.compiler.frontend.load import LoadedModel, ModelSource, load_model
 from moonpoly.compiler.frontend.support import check_supported, check_types
 from moonpoly.compiler.frontend.walk import GraphWalk
+from moonpoly.compiler.progress import OnProgress, silent
 from moonpoly.error import MoonPolyError, UnsupportedError
 
 
@@ -48,13 +49,19 @@ class ImportedModel:
     conditions: Conditions = field(default_factory=Conditions)
 
 
-def import_model(source: ModelSource, fixed_dims: Mapping[str, int] | None = None) -> ImportedModel:
+def import_model(
+    source: ModelSource,
+    fixed_dims: Mapping[str, int] | None = None,
+    on_progress: OnProgress = silent,
+) -> ImportedModel:
     """Load, check and import an ONNX model.
 
     Parameters
     ----------
     fixed_dims
         Symbolic dimension → the only size that it is to have.
+    on_progress
+        Told of each node.
 
     Raises
     ------
@@ -72,7 +79,7 @@ def import_model(source: ModelSource, fixed_dims: Mapping[str, int] | None = Non
     check_supported(loaded.proto)
     check_types(loaded.proto.graph)
     named, sizes = name_dims(loaded.proto).fixed(fixed_dims or {})
-    module, learned, positive = _to_relax(loaded.proto, sizes)
+    module, learned, positive = _to_relax(loaded.proto, sizes, on_progress)
     outputs = _output_specs(loaded, module, named)
     return ImportedModel(
         module=module,
@@ -86,7 +93,7 @@ def import_model(source: ModelSource, fixed_dims: Mapping[str, int] | None = Non
 
 
 def _to_relax(
-    proto: onnx.ModelProto, fixed: Mapping[str, int]
+    proto: onnx.ModelProto, fixed: Mapping[str, int], on_progress: OnProgress
 ) -> tuple[tvm.IRModule, list[Equality], list[tvm.tirx.Var]]:
     opsets = {
         "" if entry.domain in STANDARD_DOMAINS else entry.domain: entry.version
@@ -95,7 +102,7 @@ def _to_relax(
     equalities = Equalities(make_params(proto.graph), fixed)
     while True:
         equalities.has_grown = False
-        walk = GraphWalk(opsets, equalities)
+        walk = GraphWalk(opsets, equalities, on_progress)
         try:
             module = walk.run(proto.graph)
         except MoonPolyError:

@@ -21,6 +21,7 @@ from moonpoly.compiler.frontend.subgraphs import Body, Frame, renew_variables
 from moonpoly.compiler.frontend.symbolic import Symbols, lay_down, read_integers
 from moonpoly.compiler.frontend.unify import begin_with_checks, check_equal
 from moonpoly.compiler.frontend.values import Integer, Outline, Value, is_symbolic
+from moonpoly.compiler.progress import OnProgress, silent
 from moonpoly.error import ModelError, MoonPolyError, UnsupportedError
 
 # What Relax and converters raise when they meet a form of an operator that they don't know.
@@ -46,13 +47,21 @@ class GraphWalk:
         Domain → version; the standard domain is "".
     equalities
         What is known of equal dimensions; the walk adds what it learns.
+    on_progress
+        Told of each node of the main graph.
     """
 
-    def __init__(self, opsets: Mapping[str, int], equalities: Equalities) -> None:
+    def __init__(
+        self,
+        opsets: Mapping[str, int],
+        equalities: Equalities,
+        on_progress: OnProgress = silent,
+    ) -> None:
         self.bb = relax.BlockBuilder()
         self.symbols = Symbols()
         self._equalities = equalities
         self._opsets = opsets
+        self._on_progress = on_progress
         self._scopes = Scopes(self._new_frame(0))
         self._failures: list[str] = []
         self._last_label = ""
@@ -105,7 +114,9 @@ class GraphWalk:
         return module
 
     def _output(self, graph: onnx.GraphProto) -> relax.Expr:
-        self._nodes(graph, "")
+        for number, node in enumerate(graph.node):
+            self._on_progress("importing", number, len(graph.node))
+            self._node(node, node_label(node))
         if self._failures:
             several = f"{len(self._failures)} operators" if len(self._failures) > 1 else "operator"
             raise UnsupportedError(f"can't import {several} {'; '.join(self._failures)}")
@@ -131,7 +142,8 @@ class GraphWalk:
 
     def _walk(self, graph: onnx.GraphProto, label: str) -> list[Value]:
         self._define_initializers(graph)
-        self._nodes(graph, f"{label}/")
+        for node in graph.node:
+            self._node(node, f"{label}/{node_label(node)}")
         return [self._lookup(out.name, label) for out in graph.output]
 
     def body(
@@ -252,10 +264,6 @@ class GraphWalk:
         if value is None:
             raise ModelError(f"{label!r} reads {name!r}, which no node, input or initialiser makes")
         return value
-
-    def _nodes(self, graph: onnx.GraphProto, prefix: str) -> None:
-        for node in graph.node:
-            self._node(node, prefix + node_label(node))
 
     def _node(self, node: onnx.NodeProto, label: str) -> None:
         operands = [self._lookup(name, label) if name else None for name in node.input]
