@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from moonpoly.tir_templates.wgmma.items import DTYPE
+from moonpoly.tir_templates.items import DTYPE
 
 from .space import Tile
 

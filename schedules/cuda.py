@@ -21,7 +21,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from moonpoly.tir_templates.gemv.config import GemvConfig
-from moonpoly.tir_templates.wgmma.config import WgmmaConfig, deepest_ring
+from moonpoly.tir_templates.items import deepest_ring
+from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.workload import OUTPUTS
 
 from .annotate import annotate_decisions

@@ -14,8 +14,8 @@ from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from moonpoly.tir_templates.mma.config import MmaConfig, deepest_ring
-from moonpoly.tir_templates.wgmma.items import ITEMS
+from moonpoly.tir_templates.items import ITEMS, deepest_ring
+from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.workload import OUTPUTS
 
 from .annotate import annotate_decisions

@@ -9,8 +9,7 @@ from __future__ import annotations
 import tvm
 from tvm.script import tirx as T
 
-from .wgmma.config import ROW_BYTES
-from .wgmma.items import DTYPE, ITEMS
+from .items import DTYPE, ITEMS
 
 
 def gemm_tile(um: int, un: int, lanes: int, dtype: str) -> tvm.tirx.PrimFunc:
@@ -19,7 +18,7 @@ def gemm_tile(um: int, un: int, lanes: int, dtype: str) -> tvm.tirx.PrimFunc:
     A step is 128 bytes. ``lanes`` is not used: a tensor core has none.
     """
     item = ITEMS[dtype]
-    step, stored = ROW_BYTES // item.bytes, "float32" if dtype == "tf32" else dtype
+    step, stored = item.step, "float32" if dtype == "tf32" else dtype
     sums = "int32" if item.sums == "uint32" else "float32"
     zero = tvm.tirx.const(0, sums)
 

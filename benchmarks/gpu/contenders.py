@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from moonpoly.planning.plans import contiguous_access
+
 from ..shape_lists import Problem
 from .cublaslt import WORKSPACE_BYTES, Choice, CublasLt
 from .operands import OperandSet
@@ -153,10 +155,9 @@ class Lt:
 def access_of(problem: Problem, types: Types) -> str:
     """Return how contiguous operands of a problem can be read."""
     # A single row begins where the allocation does.
-    aligned = problem.k % types.aligned_items == 0 or max(problem.m, problem.n) == 1
-    # Of items of one byte there would be too many tensor maps.
-    unaligned = "residue" if types.item_bytes > 1 else "strided"
-    return "tma" if aligned else unaligned
+    if max(problem.m, problem.n) == 1:
+        return "tma"
+    return contiguous_access(problem.k, types.aligned_items)
 
 
 def _tensors(operands: OperandSet) -> tuple[Any, Any, Any]:

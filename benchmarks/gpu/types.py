@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from moonpoly.tir_templates.items import ALIGNED_BYTES, ITEMS, OUTPUT_BYTES
+
 from ..shape_lists import Problem
 from ..tolerances import OPERATOR_REL_8BIT_FLOAT, OPERATOR_REL_16BIT
 
-_BYTES = {"tf32": 4, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2}
 # Half a unit in the last place, and what that is below the smallest normal number.
 _ROUNDING = {
     "float16": (2.0**-11, 2.0**-25),
@@ -33,22 +34,22 @@ class Types:
     @property
     def item_bytes(self) -> int:
         """Bytes of an item of A and B."""
-        return _BYTES.get(self.dtype, 1)
+        return ITEMS[self.dtype].bytes
 
     @property
     def out_bytes(self) -> int:
         """Bytes of an item of C."""
-        return _BYTES[self.out_dtype]
+        return OUTPUT_BYTES[self.out_dtype]
 
     @property
     def aligned_items(self) -> int:
         """Items of 16 bytes of A and B."""
-        return 16 // self.item_bytes
+        return ITEMS[self.dtype].aligned
 
     @property
     def aligned_outputs(self) -> int:
         """Items of 16 bytes of C."""
-        return 16 // self.out_bytes
+        return ALIGNED_BYTES // self.out_bytes
 
     @property
     def torch_item(self) -> str:

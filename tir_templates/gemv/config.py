@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..items import TypedConfig
+
 THREADS = 256
 WARPS = THREADS // 32
 # Items of one load, and of all loads of a warp at once.
 VECTOR = 8
 CHUNK = 32 * VECTOR
 
-_SHORT = {"float16": "f16", "bfloat16": "bf16"}
-
 
 @dataclass(frozen=True)
-class GemvConfig:
+class GemvConfig(TypedConfig):
     """One program: C (1, n) or (m, 1), by blocks of eight warps.
 
     The tile is one row (``um`` is 1) or one column (``un`` is 1) of C. With fewer than eight items
@@ -45,7 +45,6 @@ class GemvConfig:
     split = True
     cluster = cluster_p = cluster_q = 1
     loads = "gemv"
-    step = 64
     threads = THREADS
     shared_bytes = 0
 
@@ -67,7 +66,7 @@ class GemvConfig:
     def problems(self) -> list[str]:
         """Return why this can't be built; nothing if it can."""
         found = []
-        if self.dtype not in _SHORT:
+        if self.item.bytes != 2:
             found.append(f"items of {self.dtype} are not of 16 bits")
         if min(self.um, self.un) != 1:
             found.append(f"a tile of {self.um} x {self.un} is no row and no column")
@@ -79,5 +78,5 @@ class GemvConfig:
 
     def name(self, isa: str) -> str:
         """Return the kernel's name: what it computes, on what, and how."""
-        name = f"gemv_{_SHORT[self.dtype]}_{isa}_{self.um}x{self.un}_s{self.stages}b{self.blocks}"
-        return name + ("_f32" if self.out_dtype == "float32" else "")
+        parts = [f"gemv_{self.item.short}_{isa}_{self.um}x{self.un}_s{self.stages}b{self.blocks}"]
+        return "_".join(parts + self.output_parts())

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from moonpoly.workload import OUTPUTS
+from ..items import ROW_BYTES, TypedConfig
 
-from ..wgmma.items import ITEMS, OUTPUT_BYTES, OUTPUT_SHORT, ItemType
-
-# Bytes of k in one stage of the ring, and what a thread copies of them at once.
-ROW_BYTES = 128
+# What a thread copies of a row of a stage at once.
 CHUNK_BYTES = 16
 CHUNKS = ROW_BYTES // CHUNK_BYTES
 WARP = 32
@@ -25,7 +22,7 @@ _MAX_ACCUMULATORS = 128
 
 
 @dataclass(frozen=True)
-class MmaConfig:
+class MmaConfig(TypedConfig):
     """One tile program: C (m, n) = A (m, k) times B (n, k) transposed.
 
     Parameters
@@ -58,21 +55,6 @@ class MmaConfig:
     # What the programs of later GPUs may also do.
     swapped = pingpong = split = False
     cluster_p = cluster_q = cluster = 1
-
-    @property
-    def item(self) -> ItemType:
-        """The type of A and B."""
-        return ITEMS[self.dtype]
-
-    @property
-    def step(self) -> int:
-        """Items of k in one stage of the ring."""
-        return ROW_BYTES // self.item.bytes
-
-    @property
-    def wide_output(self) -> bool:
-        """Whether an item of C takes 32 bits, as a sum does."""
-        return OUTPUT_BYTES[self.out_dtype] == 4
 
     @property
     def threads(self) -> int:
@@ -109,8 +91,7 @@ class MmaConfig:
         found = []
         if self.item.mma is None:
             found.append(f"no instruction multiplies {self.dtype}")
-        if self.out_dtype not in OUTPUTS[self.dtype]:
-            found.append(f"a product of {self.dtype} is not {self.out_dtype}")
+        found += self.type_problems()
         if self.um % (self.warps_m * MMA_ROWS):
             found.append(f"{self.um} rows are no multiple of {MMA_ROWS} for each warp")
         if self.un % (self.warps_n * 2 * MMA_COLUMNS):
@@ -146,12 +127,4 @@ class MmaConfig:
         ]
         if self.loads == "strided":
             parts.append("u")
-        if self.out_dtype != OUTPUTS[self.dtype][0]:
-            parts.append(OUTPUT_SHORT[self.out_dtype])
-        return "_".join(parts)
-
-
-def deepest_ring(config: MmaConfig, limit: int) -> int:
-    """Return the most stages, at most ``limit``, that leave room for all blocks; 0 for none."""
-    fits = [n for n in range(2, limit + 1) if not replace(config, stages=n).problems()]
-    return max(fits, default=0)
+        return "_".join(parts + self.output_parts())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import tvm
 from tvm.script import tirx as T
 
-from .config import CHUNKS, ROW_BYTES, WARP, MmaConfig
+from ..items import ROW_BYTES
+from .config import CHUNKS, WARP, MmaConfig
 from .load import copy_rows, gather_rows
 from .multiply import multiply
 from .store import store
@@ -22,7 +23,7 @@ def gemm_mma(c: MmaConfig) -> tvm.tirx.PrimFunc:
     """
     position, run, write = tile_position(c), multiply(c), store(c)
     items, sum_dtype, stages = f"uint{8 * c.item.bytes}", c.item.sums, c.stages
-    out = "uint32" if c.out_dtype == "int32" else c.out_dtype
+    out = c.stored_dtype
     zero = tvm.tirx.const(0, sum_dtype)
     gathered = c.loads == "strided"
     copy_a, copy_b = copy_rows(c, c.um), copy_rows(c, c.un)
@@ -30,6 +31,11 @@ def gemm_mma(c: MmaConfig) -> tvm.tirx.PrimFunc:
     fetch_b, put_b = gather_rows(c, c.un)
     a_words, b_words = (4 * -(-rows * CHUNKS // c.threads) for rows in (c.um, c.un))
     b_offset = c.um * ROW_BYTES
+
+    @T.inline
+    def copy(smem, slot, x, y, k, at, step, tx):
+        copy_a(smem, slot * c.stage_bytes, x, k, at[0], step * c.step, tx)
+        copy_b(smem, slot * c.stage_bytes + b_offset, y, k, at[1], step * c.step, tx)
 
     @T.prim_func
     def main(
@@ -98,16 +104,7 @@ def gemm_mma(c: MmaConfig) -> tvm.tirx.PrimFunc:
             else:
                 for ahead in T.unroll(stages - 1):
                     if ahead < steps:
-                        copy_a(smem, ahead * c.stage_bytes, x, k, at[0], ahead * c.step, tx)
-                        copy_b(
-                            smem,
-                            ahead * c.stage_bytes + b_offset,
-                            y,
-                            k,
-                            at[1],
-                            ahead * c.step,
-                            tx,
-                        )
+                        copy(smem, ahead, x, y, k, at, ahead, tx)
                     T.ptx["cp.async.commit_group"]()
                 # The slot that is multiplied, and the one that is filled: the one before it.
                 slot[0] = 0
@@ -116,24 +113,7 @@ def gemm_mma(c: MmaConfig) -> tvm.tirx.PrimFunc:
                     T.ptx["cp.async.wait_group"](stages - 2)
                     T.cuda.cta_sync()
                     if step + (stages - 1) < steps:
-                        copy_a(
-                            smem,
-                            slot[1] * c.stage_bytes,
-                            x,
-                            k,
-                            at[0],
-                            (step + (stages - 1)) * c.step,
-                            tx,
-                        )
-                        copy_b(
-                            smem,
-                            slot[1] * c.stage_bytes + b_offset,
-                            y,
-                            k,
-                            at[1],
-                            (step + (stages - 1)) * c.step,
-                            tx,
-                        )
+                        copy(smem, slot[1], x, y, k, at, step + (stages - 1), tx)
                     T.ptx["cp.async.commit_group"]()
                     run(smem, slot[0], sums, top, left, lane)
                     slot[1] = slot[0]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
-from .config import CHUNK_BYTES, CHUNKS, ROW_BYTES, MmaConfig
+from ..items import ROW_BYTES
+from .config import CHUNK_BYTES, CHUNKS, MmaConfig
 
 
 def copy_rows(c: MmaConfig, height: int):

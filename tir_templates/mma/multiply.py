@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
+from ..items import ROW_BYTES
 from .config import (
     CHUNK_BYTES,
     MMA_BYTES,
     MMA_COLUMNS,
     MMA_ROWS,
-    ROW_BYTES,
     MmaConfig,
 )
 

@@ -14,7 +14,7 @@ def store(c: MmaConfig):
     row_blocks, column_blocks = c.warp_rows // MMA_ROWS, c.warp_columns // MMA_COLUMNS
     convert = _CONVERT.get(c.out_dtype, "")
     pair = "f32" if c.item.sums == "float32" else "u32"
-    out = "uint32" if c.out_dtype == "int32" else c.out_dtype
+    out = c.stored_dtype
 
     @T.inline
     def write(C, sums, top, left, lane, m, n, ldc, vector):

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from moonpoly.workload import OUTPUTS
+from ..items import MAX_RESIDUES, ROW_BYTES, TypedConfig
 
-from .items import ITEMS, OUTPUT_BYTES, OUTPUT_SHORT, ItemType
-
-# Bytes of k in one stage of the ring: the widest swizzle.
-ROW_BYTES = 128
 WARPGROUP = 128
 # Rows of one wgmma instruction.
 WGMMA_ROWS = 64
@@ -32,15 +28,12 @@ STAGED_PITCH = STAGED + 8
 PRODUCER_REGISTERS = 40
 CONSUMER_REGISTERS = {1: 240, 2: 232, 3: 152}
 
-# Tensor maps that a kernel takes of one operand at most.
-MAX_RESIDUES = 8
-
 # Named barriers; 0 is the whole block's.
 BARRIER_CONSUMERS, BARRIER_READY, BARRIER_LOADERS, BARRIER_WARPGROUP = 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
-class WgmmaConfig:
+class WgmmaConfig(TypedConfig):
     """One tile program: C (m, n) = A (m, k) times B (n, k) transposed.
 
     The tensor cores' own rows come in 64s, their columns in 8s. Where ``swapped``, rows of the
@@ -86,21 +79,6 @@ class WgmmaConfig:
     loads: str = "tma"
     dtype: str = "float16"
     out_dtype: str = "float16"
-
-    @property
-    def item(self) -> ItemType:
-        """The type of A and B."""
-        return ITEMS[self.dtype]
-
-    @property
-    def step(self) -> int:
-        """Items of k in one stage of the ring."""
-        return ROW_BYTES // self.item.bytes
-
-    @property
-    def wide_output(self) -> bool:
-        """Whether an item of C takes 32 bits, as a sum does."""
-        return OUTPUT_BYTES[self.out_dtype] == 4
 
     @property
     def rows(self) -> int:
@@ -227,7 +205,7 @@ class WgmmaConfig:
     @property
     def residues(self) -> int:
         """Tensor maps of an operand: rows that are so many apart start alike within 16 bytes."""
-        return 16 // self.item.bytes if self.loads == "residue" else 1
+        return self.item.aligned if self.loads == "residue" else 1
 
     @property
     def box_x(self) -> int:
@@ -241,9 +219,7 @@ class WgmmaConfig:
 
     def problems(self) -> list[str]:
         """Return why this can't be built; nothing if it can."""
-        found = []
-        if self.out_dtype not in OUTPUTS[self.dtype]:
-            found.append(f"a product of {self.dtype} is not {self.out_dtype}")
+        found = self.type_problems()
         if self.warpgroup_rows % WGMMA_ROWS or self.warpgroup_rows == 0:
             found.append(f"{self.warpgroup_rows} rows of a warpgroup are no multiple of 64")
         if self.columns % 8 or not 8 <= self.columns <= 256:
@@ -301,18 +277,8 @@ class WgmmaConfig:
             parts.append(flags)
         if self.cluster > 1:
             parts.append(f"c{self.cluster_p}{self.cluster_q}")
-        if self.out_dtype != OUTPUTS[self.dtype][0]:
-            parts.append(OUTPUT_SHORT[self.out_dtype])
-        return "_".join(parts)
+        return "_".join(parts + self.output_parts())
 
 
 def _up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
-
-
-def deepest_ring(config: WgmmaConfig, limit: int) -> int:
-    """Return the most stages, at most ``limit``, that leave room for all blocks; 0 for none."""
-    fits = [
-        stages for stages in range(2, limit + 1) if not replace(config, stages=stages).problems()
-    ]
-    return max(fits, default=0)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import tvm
 from tvm.script import tirx as T
 
+from ..items import ROW_BYTES
 from .barriers import await_cluster, meet
 from .config import (
     BARRIER_CONSUMERS,
     BARRIER_READY,
     CONSUMER_REGISTERS,
-    ROW_BYTES,
     STAGED_PITCH,
     WGMMA_ROWS,
     WgmmaConfig,
@@ -83,7 +83,7 @@ def _tiles(c: WgmmaConfig):
     """Whole reductions, of one tile after the other."""
     run, pin, free = multiply(c), fence(c), release(c)
     write, step_on = store(c), next_tile(c)
-    out = "uint32" if c.out_dtype == "int32" else c.out_dtype
+    out = c.stored_dtype
     tiles_at_once = 2 if c.pingpong else 1
 
     @T.inline

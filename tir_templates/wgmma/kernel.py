@@ -32,7 +32,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
     make, begin = make_barriers(c), first_tile(c)
     items, sum_dtype = f"uint{8 * c.item.bytes}", c.item.sums
     # Integers are added and stored as their bits.
-    out = "uint32" if c.out_dtype == "int32" else c.out_dtype
+    out = c.stored_dtype
     produce, consume, end = producer(c), consumer(c), finish(c, reduce(c))
 
     @T.prim_func

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
-from .config import ROW_BYTES, WgmmaConfig
+from ..items import ROW_BYTES
+from .config import WgmmaConfig
 
 _COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
 

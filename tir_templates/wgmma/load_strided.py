@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
-from .config import ROW_BYTES, WgmmaConfig
+from ..items import ROW_BYTES
+from .config import WgmmaConfig
 
 # What a thread stores at once, and how many of these a row of a step has.
 _CHUNK_BYTES = 16

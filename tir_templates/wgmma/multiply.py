@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
-from .config import ROW_BYTES, WGMMA_ROWS, WgmmaConfig
+from ..items import ROW_BYTES
+from .config import WGMMA_ROWS, WgmmaConfig
 
 # Descriptors count in units of 16 bytes; one instruction takes 32 bytes of k.
 _UNIT = 16

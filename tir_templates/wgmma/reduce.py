@@ -94,17 +94,18 @@ def reduce(c: WgmmaConfig):
     zero = tvm.tirx.const(0, sum_dtype)
 
     @T.inline
-    def locate(quad, number, begin, end, tx):
+    def locate(quad, number, share, tx):
         # A thread that has nothing left to do reads along with the last quad.
         for u in T.unroll(flying):
-            quad[u] = T.min(begin + (number * flying + u) * threads + tx, end - 1)
+            quad[u] = T.min(share[0] + (number * flying + u) * threads + tx, share[1] - 1)
 
     @T.inline
-    def write(C, quad, number, begin, end, tx, total, packed, top, left, m, n, ldc, vector):
+    def write(C, quad, number, share, tx, total, packed, top, left, m, n, ldc, vector):
         for u in T.unroll(flying):
             row: T.let = top + T.truncdiv(quad[u], quads_of_row)
             column: T.let = left + T.truncmod(quad[u], quads_of_row) * 4
-            if begin + (number * flying + u) * threads + tx < end and row < m and column < n:
+            offset = T.meta_var((number * flying + u) * threads + tx)
+            if share[0] + offset < share[1] and row < m and column < n:
                 _write_quad(c, C, total, u * 4, packed, row, column, n, ldc, vector)
 
     @T.inline
@@ -120,7 +121,7 @@ def reduce(c: WgmmaConfig):
         share[0] = T.truncdiv(b.rank[0] * quads, cluster)
         share[1] = T.truncdiv((b.rank[0] + 1) * quads, cluster)
         for i in T.serial(T.truncdiv(share[1] - share[0] + threads * flying - 1, threads * flying)):
-            locate(quad, i, share[0], share[1], b.tx)
+            locate(quad, i, share, b.tx)
             for u in T.unroll(4 * flying):
                 total[u] = zero
             for r in T.serial(cluster):
@@ -165,22 +166,7 @@ def reduce(c: WgmmaConfig):
                         total[4 * u + 3],
                     )
             else:
-                write(
-                    C,
-                    quad,
-                    i,
-                    share[0],
-                    share[1],
-                    b.tx,
-                    total,
-                    packed,
-                    top,
-                    left,
-                    m,
-                    n,
-                    ldc,
-                    vector,
-                )
+                write(C, quad, i, share, b.tx, total, packed, top, left, m, n, ldc, vector)
         if slices > 1:
             T.ptx.bar.sync(BARRIER_CONSUMERS, threads)
             if b.tx == 0:
@@ -196,7 +182,7 @@ def reduce(c: WgmmaConfig):
                 for i in T.serial(
                     T.truncdiv(share[1] - share[0] + threads * flying - 1, threads * flying)
                 ):
-                    locate(quad, i, share[0], share[1], b.tx)
+                    locate(quad, i, share, b.tx)
                     for u in T.unroll(4 * flying):
                         total[u] = zero
                     for s in T.serial(slices):
@@ -215,22 +201,7 @@ def reduce(c: WgmmaConfig):
                             )
                         for u in T.unroll(4 * flying):
                             total[u] = total[u] + value[u]
-                    write(
-                        C,
-                        quad,
-                        i,
-                        share[0],
-                        share[1],
-                        b.tx,
-                        total,
-                        packed,
-                        top,
-                        left,
-                        m,
-                        n,
-                        ldc,
-                        vector,
-                    )
+                    write(C, quad, i, share, b.tx, total, packed, top, left, m, n, ldc, vector)
 
     return run
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
+from ..walk import grouped_tile
 from .config import WgmmaConfig
-
-# Tiles along p that are walked before the next along q: their operand stays in the second cache.
-_GROUP = 8
 
 
 def _position(c: WgmmaConfig):
@@ -15,11 +13,7 @@ def _position(c: WgmmaConfig):
 
     @T.inline
     def position(b):
-        group: T.let = T.truncdiv(b.work[0], _GROUP * b.q_tiles)
-        inside: T.let = T.truncmod(b.work[0], _GROUP * b.q_tiles)
-        height: T.let = T.min(b.p_tiles - group * _GROUP, _GROUP)
-        b.at[0] = group * _GROUP + T.truncmod(inside, height)
-        b.at[1] = T.truncdiv(inside, height)
+        grouped_tile(b.at, b.work[0], b.p_tiles, b.q_tiles)
         if c.cluster > 1:
             b.at[0] = (b.at[0] * c.cluster_p + T.truncmod(b.rank[0], c.cluster_p)) * c.rows
             b.at[1] = (b.at[1] * c.cluster_q + T.truncdiv(b.rank[0], c.cluster_p)) * c.columns

@@ -12,6 +12,7 @@ from typing import Any
 from moonpoly import config
 from moonpoly.error import InputError
 from moonpoly.target import Target
+from moonpoly.tir_templates.items import MAX_RESIDUES
 from moonpoly.workload import Workload
 
 # "…_12x32" on a CPU; on a GPU the step of k and the pipeline follow.
@@ -120,6 +121,17 @@ class Plan:
         return f"{self.m}x{self.n}x{self.k}: pattern {self.pattern}, {kernels}"
 
 
+def contiguous_access(k: int, aligned_items: int) -> str:
+    """Return how a GPU can read operands whose rows are ``k`` items and follow one another.
+
+    ``aligned_items`` are those of 16 bytes.
+    """
+    if k % aligned_items == 0:
+        return "tma"
+    # Of items of one byte there would be too many tensor maps.
+    return "residue" if aligned_items <= MAX_RESIDUES else "strided"
+
+
 def plan(
     m: int,
     n: int,
@@ -167,7 +179,6 @@ def plan(
     if resolved.kind == "cuda":
         workload = Workload("gemm", dtype or "float16")
         kernels = _gpu_planner(resolved, workload)
-        aligned_items = resolved.vector_lanes[workload.dtype]
         return Plan.from_json(
             _ffi_api.gpu_plan(
                 kernels,
@@ -175,7 +186,7 @@ def plan(
                 n,
                 k,
                 layout="nn" if b == BMode.ROW else "nt",
-                access="tma" if k % aligned_items == 0 else "residue",
+                access=contiguous_access(k, resolved.vector_lanes[workload.dtype]),
             )
         )
     kernel_set = _kernel_set(resolved, Workload("gemm", dtype or "float32"))

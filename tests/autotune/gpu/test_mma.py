@@ -20,7 +20,8 @@ from moonpoly.autotune.search import trace_json
 from moonpoly.error import TargetError
 from moonpoly.schedules.mma import SM80, configs
 from moonpoly.target import Target
-from moonpoly.tir_templates.mma.config import MAX_BLOCK_BYTES, MmaConfig, deepest_ring
+from moonpoly.tir_templates.items import deepest_ring
+from moonpoly.tir_templates.mma.config import MAX_BLOCK_BYTES, MmaConfig
 from moonpoly.workload import Workload
 
 from .sass import disassemble

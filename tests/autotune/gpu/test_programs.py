@@ -11,7 +11,8 @@ from moonpoly.autotune.gpu.program import program_of_trace
 from moonpoly.autotune.search import trace_json
 from moonpoly.error import TargetError
 from moonpoly.schedules.cuda import SM90A, configs
-from moonpoly.tir_templates.wgmma.config import MAX_BLOCK_BYTES, WgmmaConfig, deepest_ring
+from moonpoly.tir_templates.items import deepest_ring
+from moonpoly.tir_templates.wgmma.config import MAX_BLOCK_BYTES, WgmmaConfig
 
 ALL = [config for tile in SM90A.tiles for config in configs(tile)]
 ON_TENSOR_CORES = [config for config in ALL if isinstance(config, WgmmaConfig)]

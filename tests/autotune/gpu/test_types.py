@@ -11,8 +11,8 @@ from moonpoly.autotune.gpu.compile import compile_programs
 from moonpoly.autotune.gpu.program import Program, program_of_trace, recorded_names
 from moonpoly.autotune.search import trace_json
 from moonpoly.schedules.cuda import SM90A, configs
+from moonpoly.tir_templates.items import ITEMS
 from moonpoly.tir_templates.wgmma.config import MAX_BLOCK_BYTES, WgmmaConfig
-from moonpoly.tir_templates.wgmma.items import ITEMS
 from moonpoly.workload import Workload
 
 from .conftest import PAIRS, TARGET, types_of

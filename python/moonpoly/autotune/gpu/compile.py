@@ -18,13 +18,12 @@ import tvm
 from tvm import tirx
 from tvm.tirx.build import split_host_device_mods
 
-from moonpoly.autotune.gpu.program import Program
+from moonpoly.autotune.gpu.program import Program, TileConfig
 from moonpoly.error import TargetError, TuneError
 from moonpoly.tir_templates.gemv.config import GemvConfig
 from moonpoly.tir_templates.gemv.kernel import gemv
 from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.tir_templates.mma.kernel import gemm_mma
-from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.tir_templates.wgmma.kernel import gemm_wgmma
 
 _FLAGS = ("-O3", "-std=c++17", "--use_fast_math", "-Xptxas", "-v", "-w")
@@ -99,7 +98,7 @@ def lower(programs: Sequence[Program], target: tvm.target.Target) -> tvm.IRModul
         return finish_device()(device)
 
 
-def tile_program(config: WgmmaConfig | GemvConfig | MmaConfig) -> tirx.PrimFunc:
+def tile_program(config: TileConfig) -> tirx.PrimFunc:
     """Return the program of a configuration, of whichever kind it is."""
     if isinstance(config, MmaConfig):
         return gemm_mma(config)

@@ -19,7 +19,7 @@ from moonpoly.autotune.sources import Sources, current_sources
 from moonpoly.error import TuneError
 from moonpoly.schedules import Tile
 from moonpoly.target import Target
-from moonpoly.tir_templates.wgmma.items import ITEMS
+from moonpoly.tir_templates.items import ITEMS
 from moonpoly.workload import Workload
 
 

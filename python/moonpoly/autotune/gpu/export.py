@@ -11,7 +11,12 @@ from moonpoly.autotune.artifact import MANIFEST, SCHEMA, Artifact, read_artifact
 from moonpoly.autotune.candidates import Candidate, space_of
 from moonpoly.autotune.costs import digest_of
 from moonpoly.autotune.gpu.compile import Kernel, compile_programs, compiler_path
-from moonpoly.autotune.gpu.program import Program, program_of_trace, recorded_names
+from moonpoly.autotune.gpu.program import (
+    Program,
+    TileConfig,
+    program_of_trace,
+    recorded_names,
+)
 from moonpoly.autotune.gpu.search import compile_pool
 from moonpoly.autotune.progress import progress
 from moonpoly.autotune.records import TuningRecord
@@ -19,8 +24,6 @@ from moonpoly.autotune.sources import Sources, versions
 from moonpoly.config import atomic_dir, require_space
 from moonpoly.error import ArtifactError, TuneError
 from moonpoly.target import Target
-from moonpoly.tir_templates.gemv.config import GemvConfig
-from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.workload import Workload
 
@@ -170,7 +173,7 @@ def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _of_ring(config: WgmmaConfig | GemvConfig | MmaConfig) -> dict[str, Any]:
+def _of_ring(config: TileConfig) -> dict[str, Any]:
     """Return what only programs with a ring of any depth have."""
     if not isinstance(config, WgmmaConfig):
         return {}

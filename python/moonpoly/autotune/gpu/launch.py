@@ -12,15 +12,12 @@ import ml_dtypes
 import numpy as np
 
 from moonpoly.autotune.gpu.compile import Kernel
+from moonpoly.autotune.gpu.program import TileConfig
 from moonpoly.error import TuneError
 from moonpoly.gpu_driver import Device
-from moonpoly.tir_templates.gemv.config import GemvConfig
-from moonpoly.tir_templates.mma.config import MmaConfig
+from moonpoly.tir_templates.items import ALIGNED_BYTES, OUTPUT_BYTES
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
-from moonpoly.tir_templates.wgmma.items import ITEMS, OUTPUT_BYTES
 
-# Rows that tensor maps describe start at multiples of these bytes.
-_ALIGNED_BYTES = 16
 # Room for each operand, and for partial sums.
 OPERAND_BYTES = 384 << 20
 WORKSPACE_BYTES = 64 << 20
@@ -53,7 +50,7 @@ class Launch:
     slices: int = 1
 
 
-def tiles_of(config: WgmmaConfig | GemvConfig | MmaConfig, launch: Launch) -> int:
+def tiles_of(config: TileConfig, launch: Launch) -> int:
     """Return the tiles of a product, counting those that fill up clusters."""
     along_m, along_n = cluster_of(config)
     return (
@@ -61,13 +58,13 @@ def tiles_of(config: WgmmaConfig | GemvConfig | MmaConfig, launch: Launch) -> in
     )
 
 
-def cluster_of(config: WgmmaConfig | GemvConfig | MmaConfig) -> tuple[int, int]:
+def cluster_of(config: TileConfig) -> tuple[int, int]:
     """Return the tiles along m and along n that one cluster covers."""
     p, q = config.cluster_p, config.cluster_q
     return (q, p) if config.swapped else (p, q)
 
 
-def grid_of(config: WgmmaConfig | GemvConfig | MmaConfig, launch: Launch, slots: int) -> int:
+def grid_of(config: TileConfig, launch: Launch, slots: int) -> int:
     """Return the blocks of a launch on a GPU that holds ``slots`` of them at once."""
     tiles = tiles_of(config, launch)
     if config.split:
@@ -169,11 +166,9 @@ class Bench:
         data = self.device.read(start, count * dtype.itemsize)
         return np.frombuffer(data, dtype).astype(np.float64)
 
-    def _values(
-        self, config: WgmmaConfig | GemvConfig | MmaConfig, launch: Launch, stride: int, grid: int
-    ) -> dict[str, Any]:
+    def _values(self, config: TileConfig, launch: Launch, stride: int, grid: int) -> dict[str, Any]:
         m, n, k = launch.m, launch.n, launch.k
-        widest = _ALIGNED_BYTES // OUTPUT_BYTES[config.out_dtype]
+        widest = ALIGNED_BYTES // OUTPUT_BYTES[config.out_dtype]
         values: dict[str, Any] = {
             "a": ctypes.c_uint64(self._a),
             "b": ctypes.c_uint64(self._b),
@@ -227,7 +222,7 @@ class Bench:
         """
         pitch = stride * self._item.itemsize
         start = address + (first if first < rows else 0) * pitch
-        over = start % _ALIGNED_BYTES
+        over = start % ALIGNED_BYTES
         return self.device.tensor_map(
             self._dtype,
             start - over,
@@ -237,7 +232,7 @@ class Bench:
             box,
         )
 
-    def _sums_bytes(self, config: WgmmaConfig | GemvConfig | MmaConfig, launch: Launch) -> int:
+    def _sums_bytes(self, config: TileConfig, launch: Launch) -> int:
         return tiles_of(config, launch) * launch.slices * config.um * config.un * 4
 
 
@@ -247,15 +242,10 @@ def bench(dtype: str) -> Bench:
     return Bench(dtype)
 
 
-def _row_items(config: WgmmaConfig | GemvConfig | MmaConfig, k: int) -> int:
+def _row_items(config: TileConfig, k: int) -> int:
     """Return the items from row to row: TMA needs multiples of 16 bytes."""
-    aligned = aligned_items(config.dtype)
+    aligned = config.item.aligned
     return _ceil(k, aligned) * aligned if config.loads != "strided" else k
-
-
-def aligned_items(dtype: str) -> int:
-    """Return the items of 16 bytes: what a row's must be a multiple of for tensor maps."""
-    return _ALIGNED_BYTES // ITEMS[dtype].bytes
 
 
 def _numpy(dtype: str) -> np.dtype[Any]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.autotune.gpu.launch import Launch, bench
 from moonpoly.gpu_driver import capability
-from moonpoly.tir_templates.wgmma.items import ITEMS
+from moonpoly.tir_templates.items import ITEMS
 
 _CALLS, _REPLAYS = 40, 5
 # A product that moves little. One that streams from memory, and one from the second cache, have as

@@ -10,7 +10,7 @@ from tvm.support.popen_pool import PopenWorker
 
 from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.autotune.gpu.cost_model import LaunchSample
-from moonpoly.autotune.gpu.launch import Bench, Launch, aligned_items, bench
+from moonpoly.autotune.gpu.launch import Bench, Launch, bench
 from moonpoly.autotune.gpu.machine import GpuConstants, measure_gpu
 from moonpoly.autotune.gpu.sample import plan_samples, sample_of, shaped
 from moonpoly.autotune.interrupt import ignore_in_worker
@@ -89,7 +89,7 @@ def _context_us(dtype: str, kernel: Kernel, image: bytes) -> list[float]:
 def checks(kernel: Kernel) -> Sequence[Launch]:
     """Return the products that a kernel must get right before it is timed: ragged everywhere."""
     config = kernel.program.config
-    k = 7 * config.step + (aligned_items(config.dtype) if config.loads != "strided" else 5)
+    k = 7 * config.step + (config.item.aligned if config.loads != "strided" else 5)
     ragged = Launch(config.um * 3 - 1, config.un * 2 + 1, k)
     if not config.split:
         return (

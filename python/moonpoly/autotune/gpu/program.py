@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import tvm
 from tvm import s_tir, tirx
@@ -18,6 +18,9 @@ from moonpoly.tir_templates.gemv.config import GemvConfig
 from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.workload import Workload
+
+# What a GPU program is made of, of any kind.
+TileConfig: TypeAlias = WgmmaConfig | GemvConfig | MmaConfig
 
 _LOADS = {"whole": "tma", "split": "tma", "residue": "residue", "strided": "strided"}
 _FLAGS = {field.name for field in fields(WgmmaConfig) if field.type == "bool"}
@@ -36,7 +39,7 @@ class Program:
     """
 
     name: str
-    config: WgmmaConfig | GemvConfig | MmaConfig
+    config: TileConfig
 
 
 def tile_module(candidate: Candidate) -> tvm.IRModule:

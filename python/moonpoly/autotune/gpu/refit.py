@@ -19,8 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moonpoly.tir_templates.wgmma.config import ROW_BYTES
-from moonpoly.tir_templates.wgmma.items import ITEMS
+from moonpoly.tir_templates.items import ITEMS
 
 # Where the correction is free, up to the ends of the table; it is linear in the logarithms between.
 _K_KNOTS = (64, 256, 1024, 4096, 16_384)
@@ -82,7 +81,7 @@ def _launches(
 
     kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
     out: dict[str, list[_Launch]] = defaultdict(list)
-    step = ROW_BYTES // ITEMS[manifest["dtype"]].bytes
+    step = ITEMS[manifest["dtype"]].step
     for record in records:
         predicted = {}
         shape = record["m"], record["n"], record["k"]

@@ -8,7 +8,7 @@ import numpy as np
 
 from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.autotune.gpu.cost_model import CLUSTERS, LaunchSample, log_uniform
-from moonpoly.autotune.gpu.launch import Launch, aligned_items, cluster_of, grid_of
+from moonpoly.autotune.gpu.launch import Launch, cluster_of, grid_of
 from moonpoly.schedules.cuda import MAX_SLICES
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 
@@ -58,8 +58,7 @@ def shaped(config: WgmmaConfig, slots: int, k: int, load: float, aspect: float) 
     n_tiles = max(1, int(clusters / m_tiles + 1e-9))
     m, n = m_tiles * along_m * config.um, n_tiles * along_n * config.un
     if config.loads != "strided":
-        aligned = aligned_items(config.dtype)
-        k = max(aligned, k // aligned * aligned)
+        k = max(config.item.aligned, k // config.item.aligned * config.item.aligned)
     if 2.0 * m * n * k > _MAX_OPERATIONS or max(m * k, n * k, m * n) > _MAX_ITEMS:
         return None
     return Launch(m, n, k)

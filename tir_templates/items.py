@@ -1,12 +1,22 @@
-"""Element types as the tensor cores take them: widths, instructions and sums.
+"""Element types as GPU programs take them: widths, the tensor cores' instructions, and sums.
 
 An instruction takes 32 bytes of k of both operands, whatever the type; a stage of the ring is 128.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any, TypeVar
+
+from moonpoly.workload import OUTPUTS
+
+# Bytes of k in one stage of a ring in shared memory.
+ROW_BYTES = 128
+# What loads without strides of their own need: rows at multiples of so many bytes.
+ALIGNED_BYTES = 16
+# Tensor maps that a kernel takes of one operand at most.
+MAX_RESIDUES = 8
 
 # The annotation of a tile's block that tells its schedule the type of A and B.
 DTYPE = "moonpoly.dtype"
@@ -38,6 +48,16 @@ class ItemType:
     depth: int
     sums: str
     immediates: tuple[int, ...]
+
+    @property
+    def aligned(self) -> int:
+        """Items of 16 bytes."""
+        return ALIGNED_BYTES // self.bytes
+
+    @property
+    def step(self) -> int:
+        """Items of k in one stage of a ring."""
+        return ROW_BYTES // self.bytes
 
     def instruction(self, columns: int) -> str:
         """Return the instruction for a tile of 64 rows and so many columns."""
@@ -76,3 +96,57 @@ OUTPUT_BYTES = MappingProxyType({"float16": 2, "bfloat16": 2, "float32": 4, "int
 OUTPUT_SHORT = MappingProxyType(
     {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "int32": "s32"}
 )
+
+Config = TypeVar("Config", bound=Any)
+
+
+class TypedConfig:
+    """What follows from the types of a program's operands: a base of its dataclass.
+
+    Attributes
+    ----------
+    dtype, out_dtype
+        Of A and B, one of ``ITEMS``, and of C, one of its ``OUTPUTS``.
+    """
+
+    dtype: str
+    out_dtype: str
+
+    @property
+    def item(self) -> ItemType:
+        """The type of A and B."""
+        return ITEMS[self.dtype]
+
+    @property
+    def step(self) -> int:
+        """Items of k in one stage of the ring."""
+        return self.item.step
+
+    @property
+    def wide_output(self) -> bool:
+        """Whether an item of C takes 32 bits, as a sum does."""
+        return OUTPUT_BYTES[self.out_dtype] == 4
+
+    @property
+    def stored_dtype(self) -> str:
+        """What programs store items of C as: integers as their bits."""
+        return "uint32" if self.out_dtype == "int32" else self.out_dtype
+
+    def type_problems(self) -> list[str]:
+        """Return why the types don't go together; nothing if they do."""
+        if self.out_dtype in OUTPUTS[self.dtype]:
+            return []
+        return [f"a product of {self.dtype} is not {self.out_dtype}"]
+
+    def output_parts(self) -> list[str]:
+        """Return the parts of a name that say what C holds: none for the usual type."""
+        usual = self.out_dtype == OUTPUTS[self.dtype][0]
+        return [] if usual else [OUTPUT_SHORT[self.out_dtype]]
+
+
+def deepest_ring(config: Config, limit: int) -> int:
+    """Return the most stages, at most ``limit``, that leave room for all blocks; 0 for none."""
+    fits = [
+        stages for stages in range(2, limit + 1) if not replace(config, stages=stages).problems()
+    ]
+    return max(fits, default=0)
