@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from moonpoly.compiler.frontend.converters.slicing import padded
-from moonpoly.compiler.frontend.converters.windows import check_window
-from moonpoly.compiler.frontend.values import Integer, is_symbolic
+from moonpoly.compiler.frontend.converters.windows import (
+    check_window,
+    leading_padding,
+    same_padding,
+    windows_begun,
+)
+from moonpoly.compiler.frontend.values import is_symbolic
 
 if TYPE_CHECKING:
     from moonpoly.compiler.frontend.context import Context
@@ -39,10 +44,10 @@ def resolve_auto_pad(ctx: Context) -> None:
     dilations = ctx.attrs.get("dilations", [1] * rank)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
     totals = [
-        _total(ctx, dim, stride, span)
+        same_padding(ctx, dim, stride, span)
         for dim, stride, span in zip(shape[2:], strides, spans, strict=True)
     ]
-    before = [_before(ctx, total, mode) for total in totals]
+    before = [leading_padding(ctx, total, mode == "SAME_UPPER") for total in totals]
     after = [ctx.symbols.subtract(t, b) for t, b in zip(totals, before, strict=True)]
     if not any(map(is_symbolic, [*before, *after])):
         ctx.replace_attributes(auto_pad=None, pads=[*before, *after])
@@ -51,7 +56,9 @@ def resolve_auto_pad(ctx: Context) -> None:
         ctx.unsupported(f"auto_pad {mode} at a size that is symbolic, of stride {strides}")
     # Just what the windows cover: the output's size then has a simple form.
     covered = [
-        ctx.symbols.add(ctx.symbols.multiply(_windows(ctx, dim, stride), stride), span - stride)
+        ctx.symbols.add(
+            ctx.symbols.multiply(windows_begun(ctx, dim, stride), stride), span - stride
+        )
         for dim, stride, span in zip(shape[2:], strides, spans, strict=True)
     ]
     lowest = -np.inf if ctx.op == "MaxPool" and "float" in ctx.dtype(0) else 0.0
@@ -87,23 +94,3 @@ def resolve_pool(ctx: Context) -> None:
     if all(pad <= span - step for pad, span, step in zip(after, spans, strides, strict=True)):
         after = [pad + step - 1 for pad, step in zip(after, strides, strict=True)]
         ctx.replace_attributes(ceil_mode=None, pads=[*pads[:rank], *after])
-
-
-def _windows(ctx: Context, dim: Integer, stride: int) -> Integer:
-    """Return how many windows begin within a dimension."""
-    if not is_symbolic(dim):
-        return -(-int(dim) // stride)
-    return ctx.symbols.simplify((dim - 1) // stride + 1) if stride > 1 else dim
-
-
-def _total(ctx: Context, dim: Integer, stride: int, span: int) -> Integer:
-    """Return by how much the windows reach beyond a dimension."""
-    reach = ctx.symbols.add(
-        ctx.symbols.multiply(ctx.symbols.subtract(_windows(ctx, dim, stride), 1), stride), span
-    )
-    return ctx.symbols.maximum(ctx.symbols.subtract(reach, dim), 0)
-
-
-def _before(ctx: Context, total: Integer, mode: str) -> Integer:
-    half = ctx.symbols.divide(total, 2)
-    return half if mode == "SAME_UPPER" else ctx.symbols.subtract(total, half)

@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 
 from moonpoly.compiler.frontend.attributes import parse_attributes, replace_attributes
+from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS
 from moonpoly.compiler.frontend.subgraphs import (
     Body,
     Callees,
@@ -236,5 +237,5 @@ class Context:
 
     def describe(self) -> str:
         """Return operator, node and opset, as messages name them."""
-        op = f"{self.domain}.{self.op}" if self.domain not in ("", "ai.onnx") else self.op
+        op = f"{self.domain}.{self.op}" if self.domain not in STANDARD_DOMAINS else self.op
         return f"{op} (node {self.name!r}, opset {self.opset})"

@@ -8,6 +8,8 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS
+
 # Operands above this many elements are left to the compiler, which folds with generated code.
 _MAX_ELEMENTS = 1 << 22
 # The evaluator's loops over these are slow.
@@ -51,7 +53,7 @@ def fold_node(
     """
     size = sum(array.size for array in operands if array is not None)
     limit = _MAX_ELEMENTS if node.op_type in _LIGHT else _MAX_HEAVY_ELEMENTS
-    if node.domain not in ("", "ai.onnx") or node.op_type in _RANDOM or size > limit:
+    if node.domain not in STANDARD_DOMAINS or node.op_type in _RANDOM or size > limit:
         return None
     if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
         return None

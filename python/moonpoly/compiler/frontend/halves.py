@@ -1,7 +1,8 @@
-"""Floats of 16 bits in operators that add up many of them: computed in float32.
+"""Floats of 16 bits in operators that are computed in float32.
 
-A sum of halves loses what the next term adds once it is a thousand times as large. ONNX Runtime
-computes these operators in float32 as well, and products in float32 are polymerized.
+Most add up many terms: a sum of halves loses what the next term adds once it is a thousand times as
+large. ONNX Runtime computes these operators in float32 as well, and products in float32 are
+polymerized. The others are C++ operators of float32 and float64.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import tvm
 from tvm import relax
 
 from moonpoly.compiler.frontend.context import Context
+from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS
 from moonpoly.compiler.frontend.values import Value
 
 _HALVES = ("float16", "bfloat16")
-_SUMMING = frozenset(
+_WIDE = frozenset(
     {
-        *("AveragePool", "Conv", "ConvTranspose", "CumSum", "DeformConv", "Einsum", "Gemm"),
+        *("AveragePool", "Col2Im", "Conv", "ConvTranspose", "CumSum", "DFT", "DeformConv", "Det"),
+        *("Einsum", "Gemm", "RoiAlign", "STFT"),
         *("GlobalAveragePool", "GlobalLpPool", "GridSample", "InstanceNormalization", "LRN"),
         *("LogSoftmax", "LpNormalization", "LpPool", "MatMul", "MeanVarianceNormalization"),
         *("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean", "ReduceProd"),
@@ -29,14 +32,14 @@ _SUMMING = frozenset(
 
 
 def widen_operands(ctx: Context) -> str | None:
-    """Make the operands of a summing operator float32 if they are halves.
+    """Make the operands of such an operator float32 if they are halves.
 
     Returns
     -------
     str or None
         The type that the results are to have, or None where nothing was changed.
     """
-    if ctx.domain not in ("", "ai.onnx") or ctx.op not in _SUMMING:
+    if ctx.domain not in STANDARD_DOMAINS or ctx.op not in _WIDE:
         return None
     narrow = ctx.dtype(0) if ctx.has_input(0) else ""
     if narrow not in _HALVES:

@@ -11,10 +11,10 @@ import tvm
 from tvm import relax
 
 from moonpoly.compiler.frontend.conditions import Conditions, find_conditions
-from moonpoly.compiler.frontend.converters.registry import STANDARD_DOMAINS
 from moonpoly.compiler.frontend.dims import NamedInputs, TensorSpec, make_params, name_dims
 from moonpoly.compiler.frontend.equalities import Equalities, Equality
 from moonpoly.compiler.frontend.load import LoadedModel, ModelSource, load_model
+from moonpoly.compiler.frontend.standard import opsets_of
 from moonpoly.compiler.frontend.support import check_supported, check_types
 from moonpoly.compiler.frontend.walk import GraphWalk
 from moonpoly.compiler.progress import OnProgress, silent
@@ -95,14 +95,10 @@ def import_model(
 def _to_relax(
     proto: onnx.ModelProto, fixed: Mapping[str, int], on_progress: OnProgress
 ) -> tuple[tvm.IRModule, list[Equality], list[tvm.tirx.Var]]:
-    opsets = {
-        "" if entry.domain in STANDARD_DOMAINS else entry.domain: entry.version
-        for entry in proto.opset_import
-    }
     equalities = Equalities(make_params(proto.graph), fixed)
     while True:
         equalities.has_grown = False
-        walk = GraphWalk(opsets, equalities, on_progress)
+        walk = GraphWalk(opsets_of(proto), equalities, on_progress)
         try:
             module = walk.run(proto.graph)
         except MoonPolyError:

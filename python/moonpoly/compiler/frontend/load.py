@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from moonpoly.compiler.frontend.node_check import check_nodes
 from moonpoly.compiler.frontend.order import sort_nodes
+from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS, opsets_of
 from moonpoly.error import ModelError, StorageError
 
 # What `compile` takes: a file, its content, or a parsed model.
@@ -109,7 +110,7 @@ def _name_domains(proto: onnx.ModelProto) -> None:
     foreign = [
         node
         for node in proto.graph.node
-        if node.op_type in _WRITTEN_AS_STANDARD and node.domain in ("", "ai.onnx")
+        if node.op_type in _WRITTEN_AS_STANDARD and node.domain in STANDARD_DOMAINS
     ]
     for node in foreign:
         node.domain = _ONNXRUNTIME
@@ -126,10 +127,7 @@ def _check_content(proto: onnx.ModelProto, label: str) -> None:
             f"{len(proto.graph.output)} outputs"
         )
     sort_nodes(proto.graph)
-    check_nodes(
-        proto.graph,
-        {"" if e.domain == "ai.onnx" else e.domain: e.version for e in proto.opset_import},
-    )
+    check_nodes(proto.graph, opsets_of(proto))
     # The checker wants the shape of an output stated; the operator that makes it tells it as well.
     unstated = [
         value.type.tensor_type

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import onnx
 
 from moonpoly.compiler.frontend.labels import node_label
+from moonpoly.compiler.frontend.standard import formal_operand, plain_domain, schema_of
 from moonpoly.error import ModelError
 
 _OPTIONAL = onnx.defs.OpSchema.FormalParameterOption.Optional
@@ -27,13 +28,11 @@ def check_nodes(graph: onnx.GraphProto, opsets: Mapping[str, int]) -> None:
         Naming the node and the operand that it leaves out.
     """
     for node in graph.node:
-        version = opsets.get(node.domain)
-        if version is not None and onnx.defs.has(node.op_type, node.domain):
-            for name in _left_out(node, version):
-                raise ModelError(
-                    f"node {node_label(node)!r} ({node.op_type}) leaves out its operand {name!r}; "
-                    f"export the model again"
-                )
+        for name in _left_out(node, opsets.get(plain_domain(node.domain), 0)):
+            raise ModelError(
+                f"node {node_label(node)!r} ({node.op_type}) leaves out its operand {name!r}; "
+                f"export the model again"
+            )
         for attribute in node.attribute:
             for subgraph in [attribute.g, *attribute.graphs]:
                 check_nodes(subgraph, opsets)
@@ -41,12 +40,11 @@ def check_nodes(graph: onnx.GraphProto, opsets: Mapping[str, int]) -> None:
 
 def _left_out(node: onnx.NodeProto, version: int) -> Iterator[str]:
     """Yield the operands that a node must have and has not."""
-    try:
-        schema = onnx.defs.get_schema(node.op_type, version, node.domain)
-    except onnx.defs.SchemaError:
+    schema = schema_of(node.op_type, version, node.domain)
+    if schema is None:
         return
     for index, name in enumerate(node.input):
-        formal = schema.inputs[min(index, len(schema.inputs) - 1)] if schema.inputs else None
+        formal = formal_operand(schema, index)
         if name or formal is None or formal.option == _OPTIONAL:
             continue
         # Loops and scans may leave out what the standard says of a whole list of operands.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import onnx
+from moonpoly.compiler.frontend.standard import formal_operand, schema_of
 
 if TYPE_CHECKING:
     from moonpoly.compiler.frontend.context import Context
@@ -18,16 +18,15 @@ def wrong_type(ctx: Context) -> str | None:
 
     Asked when a converter has failed: it names the tensor, where the failure names an expression.
     """
-    try:
-        schema = onnx.defs.get_schema(ctx.op, ctx.opset, ctx.domain)
-    except onnx.defs.SchemaError:
+    schema = schema_of(ctx.op, ctx.opset, ctx.domain)
+    if schema is None:
         return None
     allowed = {each.type_param_str: each.allowed_type_strs for each in schema.type_constraints}
     seen: dict[str, tuple[str, str]] = {}
     for index, name in enumerate(ctx.node.input):
-        if not ctx.has_input(index) or not schema.inputs:
+        formal = formal_operand(schema, index)
+        if not ctx.has_input(index) or formal is None:
             continue
-        formal = schema.inputs[min(index, len(schema.inputs) - 1)]
         dtype = ctx.dtype(index)
         spelled = f"tensor({_NAMES.get(dtype, dtype)})"
         types = allowed.get(formal.type_str, [formal.type_str])

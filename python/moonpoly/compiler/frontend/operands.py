@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tvm import relax
 
 from moonpoly.compiler.frontend.auto_pad import resolve_auto_pad, resolve_pool
+from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS
 from moonpoly.compiler.frontend.unify import broadcast_dim, broadcast_operands, broadcast_to, retype
 from moonpoly.error import ModelError
 
@@ -35,7 +36,7 @@ def fit_operands(ctx: Context) -> None:
     ModelError
         If the operands' types or sizes contradict the operator.
     """
-    if ctx.domain not in ("", "ai.onnx"):
+    if ctx.domain not in STANDARD_DOMAINS:
         return
     if ctx.op in _ONE_TYPE:
         _check_types(ctx)

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import onnx
 
 from moonpoly.compiler.frontend.converters import find_converter
-from moonpoly.compiler.frontend.converters.registry import STANDARD_DOMAINS
 from moonpoly.compiler.frontend.fallback import known_operators
 from moonpoly.compiler.frontend.labels import node_label
+from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS
 from moonpoly.error import UnsupportedError
 
 # Listed one by one up to here; a model of a foreign domain may have thousands of nodes.

@@ -17,6 +17,7 @@ from moonpoly.compiler.frontend.equalities import Broadcasts, Equalities
 from moonpoly.compiler.frontend.labels import RESULT_SUFFIX, node_label
 from moonpoly.compiler.frontend.operand_types import wrong_type
 from moonpoly.compiler.frontend.scopes import Scopes
+from moonpoly.compiler.frontend.standard import plain_domain
 from moonpoly.compiler.frontend.subgraphs import Body, Frame, renew_variables
 from moonpoly.compiler.frontend.symbolic import Symbols, lay_down, read_integers
 from moonpoly.compiler.frontend.unify import begin_with_checks, check_equal
@@ -76,7 +77,7 @@ class GraphWalk:
 
     def opset(self, domain: str) -> int:
         """Return the version of ``domain`` in this model."""
-        return self._opsets.get("" if domain == "ai.onnx" else domain, 0)
+        return self._opsets.get(plain_domain(domain), 0)
 
     def run(self, graph: onnx.GraphProto) -> tvm.IRModule:
         """Import the main graph into a module with one function ``main``.

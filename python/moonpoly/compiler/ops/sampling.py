@@ -5,17 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from tvm import te, tirx
 
-_REAL = "float32"
-
-
-def _real(value: Any) -> tirx.Expr:
-    if isinstance(value, int | float):
-        return tirx.const(float(value), _REAL)
-    return tirx.Cast(_REAL, value)
+from moonpoly.compiler.ops.resample import real
 
 
 def affine_grid(theta: te.Tensor, sizes: Sequence[tirx.Expr], align_corners: bool) -> te.Tensor:
@@ -82,29 +75,29 @@ def deformed_columns(
             inner = math.prod(kernel[axis + 1 :])
             own = tirx.floormod(tirx.floordiv(k, inner), kernel[axis])
             start = place[axis] * strides[axis] - pads[axis] + own * dilations[axis]
-            at = _real(start) + _real(offset(n, slot * rank + axis, *place))
+            at = real(start) + real(offset(n, slot * rank + axis, *place))
             # Far outside all is zero; within these bounds a position is an integer.
-            extent = _real(x.shape[axis + 2])
-            at = tirx.max(tirx.min(at, extent + _real(1.0)), _real(-2.0))
+            extent = real(x.shape[axis + 2])
+            at = tirx.max(tirx.min(at, extent + real(1.0)), real(-2.0))
             low = tirx.floor(at)
             lows.append(tirx.Cast("int64", low))
             shares.append(at - low)
-        total = _real(0.0)
+        total = real(0.0)
         for corner in itertools.product((0, 1), repeat=rank):
             points = [low + tirx.const(up, "int64") for low, up in zip(lows, corner, strict=True)]
-            weight = _real(1.0)
+            weight = real(1.0)
             for share, up in zip(shares, corner, strict=True):
-                weight = weight * (share if up else _real(1.0) - share)
+                weight = weight * (share if up else real(1.0) - share)
             inside = tirx.all(
                 *(
                     tirx.all(point >= 0, point < extent)
                     for point, extent in zip(points, x.shape[2:], strict=True)
                 )
             )
-            value = tirx.if_then_else(inside, _real(x(n, c, *points)), _real(0.0))
+            value = tirx.if_then_else(inside, real(x(n, c, *points)), real(0.0))
             total = total + weight * value
         for factor in mask:
-            total = total * _real(factor(n, slot, *place))
+            total = total * real(factor(n, slot, *place))
         return tirx.Cast(dtype, total)
 
     shape = [x.shape[0], x.shape[1], count, *offset.shape[2:]]

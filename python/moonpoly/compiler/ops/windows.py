@@ -23,11 +23,6 @@ def _flat(index: Sequence[Any], shape: Sequence[Any]) -> tirx.Expr:
     return place
 
 
-def _sum_type(dtype: str) -> str:
-    """Return the type to sum up in: halves are too coarse."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
-
-
 def max_pool(
     x: te.Tensor,
     sizes: Sequence[tirx.Expr],
@@ -114,17 +109,14 @@ def col2im(
         How many blocks there are along each axis.
     """
     block = list(one_block.shape)
-    ks, dtype = _kernel_axes(block), str(x.dtype)
-    wide = _sum_type(dtype)
+    ks, zero = _kernel_axes(block), tirx.const(0, str(x.dtype))
 
     def element(n: tirx.Var, c: tirx.Var, *place: tirx.Var) -> tirx.Expr:
         inside, blocks = _sources(place, ks, counts, strides, dilations, pads)
         value = x(n, _flat([c, *ks], [1, *block]), _flat(blocks, counts))
-        read = tirx.if_then_else(inside, tirx.Cast(wide, value), tirx.const(0, wide))
-        return te.sum(read, axis=ks)
+        return te.sum(tirx.if_then_else(inside, value, zero), axis=ks)
 
-    total = te.compute([x.shape[0], channels, *image], element, name="col2im")
-    return _narrow(total, dtype)
+    return te.compute([x.shape[0], channels, *image], element, name="col2im")
 
 
 def conv_transpose(
@@ -151,19 +143,18 @@ def conv_transpose(
     """
     kernel, extents = list(weight.shape[2:]), list(x.shape[2:])
     per_group, members = weight.shape[1], tirx.floordiv(x.shape[1], groups)
-    wide, dtype = _sum_type(str(x.dtype)), str(x.dtype)
+    zero = tirx.const(0, str(x.dtype))
     channel = te.reduce_axis((0, members), name="channel")
     ks = _kernel_axes(kernel)
 
     def element(n: tirx.Var, m: tirx.Var, *place: tirx.Var) -> tirx.Expr:
         inside, sources = _sources(place, ks, extents, strides, dilations, pads)
         c = tirx.floordiv(m, per_group) * members + channel
-        factor = tirx.Cast(wide, weight(c, tirx.floormod(m, per_group), *ks))
-        product = tirx.Cast(wide, x(n, c, *sources)) * factor
-        return te.sum(tirx.if_then_else(inside, product, tirx.const(0, wide)), axis=[channel, *ks])
+        product = x(n, c, *sources) * weight(c, tirx.floormod(m, per_group), *ks)
+        return te.sum(tirx.if_then_else(inside, product, zero), axis=[channel, *ks])
 
     shape = [x.shape[0], per_group * groups, *sizes]
-    return _narrow(te.compute(shape, element, name="conv_transpose"), dtype)
+    return te.compute(shape, element, name="conv_transpose")
 
 
 def _sources(
@@ -184,9 +175,3 @@ def _sources(
         conditions += [tirx.floormod(begin, stride).equal(0), window >= 0, window < count]
         windows.append(window)
     return tirx.all(*conditions), windows
-
-
-def _narrow(total: te.Tensor, dtype: str) -> te.Tensor:
-    if str(total.dtype) == dtype:
-        return total
-    return te.compute(total.shape, lambda *i: tirx.Cast(dtype, total(*i)), name="narrow")

@@ -34,6 +34,7 @@ class NameDims:
 
     def transform_module(self, mod: tvm.IRModule, _ctx: tvm.transform.PassContext) -> tvm.IRModule:
         """Name the sizes in every loop program, then let equal programs be one."""
+        mod = mod.clone()
         for var, func in list(mod.functions_items()):
             if isinstance(func, PrimFunc):
                 mod.update_func(var, name_dims(func))

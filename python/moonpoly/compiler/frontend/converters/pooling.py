@@ -10,7 +10,12 @@ from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.packed_call import call_packed
 from moonpoly.compiler.frontend.converters.registry import Converted, converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape
-from moonpoly.compiler.frontend.converters.windows import WindowAttributes, window_attributes
+from moonpoly.compiler.frontend.converters.windows import (
+    WindowAttributes,
+    window_attributes,
+    window_counts,
+    window_rooms,
+)
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.values import Integer
 from moonpoly.compiler.ops import windows
@@ -38,20 +43,15 @@ def _counts(
     ctx: Context, extents: Sequence[Integer], kernel: Sequence[int], attributes: WindowAttributes
 ) -> list[Integer]:
     """Return how many windows there are along each axis."""
+    if not ctx.attrs.get("ceil_mode", 0):
+        return window_counts(ctx, extents, kernel, attributes)
     symbols, counts = ctx.symbols, []
-    for axis, extent in enumerate(extents):
-        stride, before = attributes.strides[axis], attributes.pads_before[axis]
-        span = (kernel[axis] - 1) * attributes.dilations[axis] + 1
-        padded = symbols.add(symbols.add(extent, before), attributes.pads_after[axis])
-        room = symbols.subtract(padded, span)
-        if not ctx.attrs.get("ceil_mode", 0):
-            counts.append(symbols.add(symbols.divide(room, stride), 1))
-            continue
+    for axis, room in enumerate(window_rooms(ctx, extents, kernel, attributes)):
+        stride = attributes.strides[axis]
         count = symbols.add(symbols.divide(symbols.add(room, stride - 1), stride), 1)
         # A window that would begin in the padding at the end doesn't count.
-        begun = symbols.add(
-            symbols.divide(symbols.subtract(symbols.add(extent, before), 1), stride), 1
-        )
+        inside = symbols.add(extents[axis], attributes.pads_before[axis])
+        begun = symbols.add(symbols.divide(symbols.subtract(inside, 1), stride), 1)
         counts.append(symbols.minimum(count, begun))
     return counts
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tvm import relax
 
+from moonpoly.compiler.frontend.standard import plain_domain
+
 if TYPE_CHECKING:
     from moonpoly.compiler.frontend.context import Context
     from moonpoly.compiler.frontend.values import Value
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
 Converted: TypeAlias = "relax.Expr | Value | Sequence[relax.Expr | Value | None] | None"
 Converter: TypeAlias = "Callable[[Context], Converted]"
 
-STANDARD_DOMAINS = ("", "ai.onnx")
 _CONVERTERS: dict[tuple[str, str], Converter] = {}
 
 
@@ -38,4 +39,4 @@ def converts(*op_types: str, domain: str = "") -> Callable[[Converter], Converte
 
 def find_converter(domain: str, op_type: str) -> Converter | None:
     """Return the own converter of an operator, or None."""
-    return _CONVERTERS.get(("" if domain in STANDARD_DOMAINS else domain, op_type))
+    return _CONVERTERS.get((plain_domain(domain), op_type))

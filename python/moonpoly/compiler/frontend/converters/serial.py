@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from tvm import relax
-
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.packed_call import call_packed
 from moonpoly.compiler.frontend.converters.registry import Converted, converts
@@ -32,9 +30,4 @@ def determinant(ctx: Context) -> Converted:
     if len(shape) < 2:
         ctx.unsupported(f"its operand has rank {len(shape)}, expected 2 or more")
     ctx.require_equal(shape[-2], shape[-1])
-    data = ctx.input(0)
-    wide = "float64" if dtype == "float64" else "float32"
-    if dtype != wide:
-        data = ctx.emit(relax.op.astype(data, wide))
-    (result,) = call_packed(ctx, "moonpoly.op.det", [data], [shape[:-2]], [wide])
-    return result if dtype == wide else relax.op.astype(result, dtype)
+    return call_packed(ctx, "moonpoly.op.det", [ctx.input(0)], [shape[:-2]], [dtype])

@@ -11,12 +11,11 @@ from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.packed_call import call_packed
 from moonpoly.compiler.frontend.converters.registry import Converted, converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape
-from moonpoly.compiler.frontend.converters.windows import window_attributes
+from moonpoly.compiler.frontend.converters.windows import window_attributes, window_counts
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.values import is_symbolic
 from moonpoly.compiler.ops import sampling
 
-_HALVES = ("float16", "bfloat16")
 # From this opset on RoiAlign takes pixels for squares around their coordinates.
 _HALF_PIXEL_OPSET = 16
 
@@ -44,26 +43,19 @@ def roi_align(ctx: Context) -> Converted:
     mode, dtype = ctx.attrs.get("mode", "avg"), ctx.dtype(0)
     if mode not in ("avg", "max"):
         ctx.unsupported(f"it has the mode {mode!r}; 'avg' and 'max' are supported")
-    if dtype not in ("float32", *_HALVES):
+    if dtype != "float32":
         ctx.unsupported(f"it is of {dtype}; float32 and narrower types are supported")
     default = "half_pixel" if ctx.opset >= _HALF_PIXEL_OPSET else "output_half_pixel"
     half_pixel = ctx.attrs.get("coordinate_transformation_mode", default) == "half_pixel"
     shape, count = known_shape(ctx, 0), known_shape(ctx, 1)[0]
     size = [int(ctx.attrs.get(name, 1)) for name in ("output_height", "output_width")]
-    data, regions = (_as_float32(ctx, ctx.input(index)) for index in (0, 1))
     images = ctx.emit(relax.op.astype(ctx.input(2), "int64"))
     args = [
-        *(data, regions, images, *size, int(ctx.attrs.get("sampling_ratio", 0))),
+        *(ctx.input(0), ctx.input(1), images, *size, int(ctx.attrs.get("sampling_ratio", 0))),
         *(float(ctx.attrs.get("spatial_scale", 1.0)), int(mode == "max"), int(half_pixel)),
     ]
     wanted = [count, shape[1], *size]
-    (result,) = call_packed(ctx, "moonpoly.op.roi_align", args, [wanted], ["float32"])
-    return relax.op.astype(result, dtype) if dtype in _HALVES else result
-
-
-def _as_float32(ctx: Context, data: relax.Expr | None) -> relax.Expr:
-    assert data is not None, "the checker wants all three operands"
-    return data if ctx.dtype(data) == "float32" else ctx.emit(relax.op.astype(data, "float32"))
+    return call_packed(ctx, "moonpoly.op.roi_align", args, [wanted], ["float32"])
 
 
 @converts("AffineGrid")
@@ -94,12 +86,9 @@ def deform_conv(ctx: Context) -> relax.Expr:
     rank, elements = len(kernel), math.prod(kernel)
     ctx.require_equal(data[1], weight[1] * groups)
     ctx.require_equal(offset[1], offset_groups * elements * rank)
-    for axis, stride in enumerate(attributes.strides):
-        padding = attributes.pads_before[axis] + attributes.pads_after[axis]
-        span = (kernel[axis] - 1) * attributes.dilations[axis] + 1
-        room = ctx.symbols.add(data[axis + 2], padding - span)
-        count = ctx.symbols.add(ctx.symbols.divide(room, stride), 1)
-        ctx.require_equal(offset[axis + 2], count)
+    counts = window_counts(ctx, data[2:], kernel, attributes)
+    for have, count in zip(offset[2:], counts, strict=True):
+        ctx.require_equal(have, count)
     operands = [ctx.input(0), ctx.input(2), *([ctx.input(4)] if ctx.has_input(4) else [])]
     read = partial(
         sampling.deformed_columns,

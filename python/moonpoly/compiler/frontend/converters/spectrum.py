@@ -16,22 +16,6 @@ _AXIS_OPERAND_OPSET = 20
 _NONE = np.zeros(0, np.int64)
 
 
-def _real_type(ctx: Context, index: int) -> str:
-    """Return the type to compute in: operand ``index``'s own if that is wide enough."""
-    return "float64" if ctx.dtype(index) == "float64" else "float32"
-
-
-def _as_type(ctx: Context, index: int, dtype: str) -> relax.Expr:
-    data = ctx.input(index)
-    assert data is not None, "the caller has looked"
-    return data if ctx.dtype(data) == dtype else ctx.emit(relax.op.astype(data, dtype))
-
-
-def _as_operands_type(ctx: Context, result: relax.Expr) -> relax.Expr:
-    dtype = ctx.dtype(0)
-    return result if ctx.dtype(result) == dtype else relax.op.astype(result, dtype)
-
-
 def _optional(ctx: Context, index: int, dtype: str = "int64") -> relax.Expr:
     """Return an operand, or an empty tensor of ``dtype`` where it is left out."""
     if ctx.has_input(index):
@@ -79,10 +63,8 @@ def dft(ctx: Context) -> Converted:
         # Any of them may be the one that is transformed.
         sizes[:-1] = [ctx.new_dim("dft_dim") for _ in sizes[:-1]]
     sizes[-1] = 1 if inverse and onesided else 2
-    dtype = _real_type(ctx, 0)
-    args = [_as_type(ctx, 0, dtype), _optional(ctx, 1), axis_tensor, int(inverse), int(onesided)]
-    (result,) = call_packed(ctx, "moonpoly.op.dft", args, [sizes], [dtype])
-    return _as_operands_type(ctx, result)
+    args = [ctx.input(0), _optional(ctx, 1), axis_tensor, int(inverse), int(onesided)]
+    return call_packed(ctx, "moonpoly.op.dft", args, [sizes], [ctx.dtype(0)])
 
 
 def _length(ctx: Context, extent: Integer, inverse: bool, onesided: bool) -> Integer:
@@ -112,19 +94,17 @@ def stft(ctx: Context) -> Converted:
     if isinstance(step, int) and step > 0:
         frames = ctx.symbols.divide(ctx.symbols.subtract(shape[1], length), step)
         frames = ctx.symbols.add(frames, 1)
-    dtype = _real_type(ctx, 0)
-    window = _as_type(ctx, 2, dtype) if ctx.has_input(2) else _optional(ctx, 2, dtype)
-    args = [_as_type(ctx, 0, dtype), ctx.input(1), window, _optional(ctx, 3), int(onesided)]
+    window = _optional(ctx, 2, ctx.dtype(0))
+    args = [ctx.input(0), ctx.input(1), window, _optional(ctx, 3), int(onesided)]
     sizes = [shape[0], frames, _half(ctx, length) if onesided else length, 2]
-    (result,) = call_packed(ctx, "moonpoly.op.stft", args, [sizes], [dtype])
-    return _as_operands_type(ctx, result)
+    return call_packed(ctx, "moonpoly.op.stft", args, [sizes], [ctx.dtype(0)])
 
 
 @converts("MelWeightMatrix")
 def mel_weight_matrix(ctx: Context) -> Converted:
     """Sum up a spectrum's bins in triangles that are even by the mel scale."""
     sizes = [_half(ctx, _integer(ctx, 1)), _integer(ctx, 0)]
-    edges = [_as_type(ctx, index, "float64") for index in (3, 4)]
+    edges = [ctx.emit(relax.op.astype(ctx.input(index), "float64")) for index in (3, 4)]
     args = [*(ctx.input(index) for index in range(3)), *edges]
     (result,) = call_packed(ctx, "moonpoly.op.mel_weight_matrix", args, [sizes], ["float64"])
     to = ctx.element_type("output_datatype", 1)

@@ -9,7 +9,12 @@ from tvm import relax
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape
-from moonpoly.compiler.frontend.converters.windows import window_attributes
+from moonpoly.compiler.frontend.converters.windows import (
+    leading_padding,
+    span_of,
+    window_attributes,
+    window_counts,
+)
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.values import Integer
 from moonpoly.compiler.ops import windows
@@ -34,7 +39,7 @@ def conv_transpose(ctx: Context) -> relax.Expr | None:
     full = [
         ctx.symbols.add(
             ctx.symbols.multiply(ctx.symbols.subtract(extent, 1), stride),
-            ctx.symbols.add(more + 1, ctx.symbols.multiply(ctx.symbols.subtract(k, 1), dilation)),
+            ctx.symbols.add(more, span_of(ctx, k, dilation)),
         )
         for extent, stride, more, k, dilation in zip(
             extents, attributes.strides, extra, kernel, attributes.dilations, strict=True
@@ -45,7 +50,11 @@ def conv_transpose(ctx: Context) -> relax.Expr | None:
         # Some write the batch and the channels as well.
         sizes = list(wanted[-rank:]) if wanted else _scaled(ctx, extents, attributes.strides)
         totals = [ctx.symbols.subtract(a, b) for a, b in zip(full, sizes, strict=True)]
-        before = [_before(ctx, total, auto_pad == "SAME_UPPER") for total in totals]
+        # A negative one is all at the end.
+        before = [
+            leading_padding(ctx, ctx.symbols.maximum(total, 0), auto_pad == "SAME_UPPER")
+            for total in totals
+        ]
     elif auto_pad == "NOTSET":
         pads = zip(attributes.pads_before, attributes.pads_after, strict=True)
         sizes = [
@@ -68,13 +77,6 @@ def _scaled(ctx: Context, extents: Sequence[Integer], strides: Sequence[int]) ->
     return [ctx.symbols.multiply(e, stride) for e, stride in zip(extents, strides, strict=True)]
 
 
-def _before(ctx: Context, total: Integer, is_upper: bool) -> Integer:
-    """Return the part of a padding that is at the beginning; a negative one is all at the end."""
-    total = ctx.symbols.maximum(total, 0)
-    half = ctx.symbols.divide(total, 2)
-    return half if is_upper else ctx.symbols.subtract(total, half)
-
-
 @converts("Col2Im")
 def col2im(ctx: Context) -> relax.Expr:
     """Add up blocks where they overlap; the sizes of both may be known at run time only."""
@@ -83,14 +85,7 @@ def col2im(ctx: Context) -> relax.Expr:
         ctx.unsupported("expected an input of rank 3, and a block and an image of one known rank")
     kernel: list[Integer] = list(block)
     attributes = window_attributes(ctx, list(image), kernel)
-    counts = []
-    for axis, extent in enumerate(image):
-        reach = ctx.symbols.multiply(
-            ctx.symbols.subtract(kernel[axis], 1), attributes.dilations[axis]
-        )
-        padding = attributes.pads_before[axis] + attributes.pads_after[axis]
-        room = ctx.symbols.subtract(ctx.symbols.add(extent, padding - 1), reach)
-        counts.append(ctx.symbols.add(ctx.symbols.divide(room, attributes.strides[axis]), 1))
+    counts = window_counts(ctx, list(image), kernel, attributes)
     ctx.require_equal(shape[2], ctx.symbols.product(counts))
     elements = ctx.symbols.product(kernel)
     channels = ctx.symbols.divide(shape[1], elements)

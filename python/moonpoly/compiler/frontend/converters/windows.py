@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tvm import relax, tirx
+from tvm import relax
 
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.operand_shapes import sizes
-from moonpoly.compiler.frontend.values import Integer
+from moonpoly.compiler.frontend.values import Integer, is_symbolic
 
 
 @dataclass(frozen=True)
@@ -89,10 +89,9 @@ def window_attributes(
         before = after = [0] * len(extents)
     elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         for d, extent in enumerate(extents):
-            covered = (_ceil_div(extent, strides[d]) - 1) * strides[d]
-            total = _positive(covered + dilations[d] * (kernel[d] - 1) + 1 - extent)
-            less, more = total // 2, total - total // 2
-            before[d], after[d] = (less, more) if auto_pad == "SAME_UPPER" else (more, less)
+            total = same_padding(ctx, extent, strides[d], span_of(ctx, kernel[d], dilations[d]))
+            before[d] = leading_padding(ctx, total, auto_pad == "SAME_UPPER")
+            after[d] = ctx.symbols.subtract(total, before[d])
     return WindowAttributes(
         int(ctx.attrs.get("group", 1)), strides, dilations, tuple(before), tuple(after)
     )
@@ -103,17 +102,58 @@ def conv_shape(
 ) -> list[Integer]:
     """Return the shape (n, m, ...) of the convolution of ``data`` with ``weight``."""
     extents, kernel = sizes(ctx, data), sizes(ctx, weight)
-    out = [extents[0], kernel[0]]
-    for d, stride in enumerate(attributes.strides):
-        padded = extents[2 + d] + attributes.pads_before[d] + attributes.pads_after[d]
-        room = padded - attributes.dilations[d] * (kernel[2 + d] - 1) - 1
-        out.append(room // stride + 1)
-    return [ctx.symbols.simplify(dim) if not isinstance(dim, int) else dim for dim in out]
+    return [extents[0], kernel[0], *window_counts(ctx, extents[2:], kernel[2:], attributes)]
 
 
-def _ceil_div(value: Integer, divisor: int) -> Integer:
-    return (value + divisor - 1) // divisor
+def window_counts(
+    ctx: Context,
+    extents: Sequence[Integer],
+    kernel: Sequence[Integer],
+    attributes: WindowAttributes,
+) -> list[Integer]:
+    """Return how many windows fit along each spatial axis."""
+    rooms = window_rooms(ctx, extents, kernel, attributes)
+    return [
+        ctx.symbols.add(ctx.symbols.divide(room, stride), 1)
+        for room, stride in zip(rooms, attributes.strides, strict=True)
+    ]
 
 
-def _positive(value: Integer) -> Integer:
-    return max(value, 0) if isinstance(value, int) else tirx.max(value, tirx.IntImm("int64", 0))
+def window_rooms(
+    ctx: Context,
+    extents: Sequence[Integer],
+    kernel: Sequence[Integer],
+    attributes: WindowAttributes,
+) -> list[Integer]:
+    """Return how far the first window can be moved along each spatial axis."""
+    rooms = []
+    for d, extent in enumerate(extents):
+        padding = ctx.symbols.add(attributes.pads_before[d], attributes.pads_after[d])
+        span = span_of(ctx, kernel[d], attributes.dilations[d])
+        rooms.append(ctx.symbols.subtract(ctx.symbols.add(extent, padding), span))
+    return rooms
+
+
+def span_of(ctx: Context, kernel: Integer, dilation: int) -> Integer:
+    """Return how far a window reaches, from its first element to behind its last."""
+    return ctx.symbols.add(ctx.symbols.multiply(ctx.symbols.subtract(kernel, 1), dilation), 1)
+
+
+def windows_begun(ctx: Context, extent: Integer, stride: int) -> Integer:
+    """Return how many windows begin within an axis."""
+    if not is_symbolic(extent):
+        return -(-int(extent) // stride)
+    return ctx.symbols.simplify((extent - 1) // stride + 1) if stride > 1 else extent
+
+
+def same_padding(ctx: Context, extent: Integer, stride: int, span: Integer) -> Integer:
+    """Return by how much the windows that begin within an axis reach beyond it."""
+    last = ctx.symbols.subtract(windows_begun(ctx, extent, stride), 1)
+    reach = ctx.symbols.add(ctx.symbols.multiply(last, stride), span)
+    return ctx.symbols.maximum(ctx.symbols.subtract(reach, extent), 0)
+
+
+def leading_padding(ctx: Context, total: Integer, is_upper: bool) -> Integer:
+    """Return the part of a padding that is at the beginning."""
+    half = ctx.symbols.divide(total, 2)
+    return half if is_upper else ctx.symbols.subtract(total, half)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
+from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS
 from moonpoly.compiler.frontend.values import Value
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def evaluates(*op_types: str) -> Callable[[Evaluator], Evaluator]:
 
 def evaluate_node(ctx: Context) -> list[Value] | None:
     """Return the results of a node that are known in symbols, or None where they are not."""
-    evaluator = _EVALUATORS.get(ctx.op) if ctx.domain in ("", "ai.onnx") else None
+    evaluator = _EVALUATORS.get(ctx.op) if ctx.domain in STANDARD_DOMAINS else None
     result = None if evaluator is None else evaluator(ctx)
     if result is None:
         return None
