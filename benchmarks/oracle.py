@@ -11,7 +11,7 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,12 +145,7 @@ class _Oracle:
         # The least of many noisy times is too small. What it takes is asked again.
         judged = dict.fromkeys((best, *chosen.values()))
         verdict = _interleaved({plan: runner(plan) for plan in judged}, first_look, _VERDICT_ROUNDS)
-        share = {
-            model: statistics.median(
-                best_s / plan_s for best_s, plan_s in zip(verdict[best], verdict[plan], strict=True)
-            )
-            for model, plan in chosen.items()
-        }
+        share = {model: share_of(verdict[best], verdict[plan]) for model, plan in chosen.items()}
         return Sample(
             shape=shape,
             b=b_name,
@@ -171,6 +166,11 @@ class _Oracle:
             return once
         num_calls = max(1, round(_FIRST_LOOK_S / once))
         return min(_time_s(call, num_calls) for _ in range(_FIRST_LOOK_REPEATS))
+
+
+def share_of(best_s: Sequence[float], plan_s: Sequence[float]) -> float:
+    """Return what share of the best plan's speed a plan has: the median over rounds."""
+    return statistics.median(best / plan for best, plan in zip(best_s, plan_s, strict=True))
 
 
 def _interleaved(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -44,17 +44,28 @@ OutDtype = Annotated[
 ]
 
 
-def _call(name: str, *, target: str = "host", **options: Any) -> None:
+class _On(NamedTuple):
+    """Where a benchmark runs; on a GPU, with which types."""
+
+    target: str = "host"
+    dtype: str = ""
+    out_dtype: str = ""
+
+
+_HERE = _On()
+
+
+def _call(name: str, on: _On = _HERE, **options: Any) -> None:
     """Run a benchmark: the processor's, or the one of the same name for a GPU."""
-    gpu = Target.parse(target).kind == "cuda"
-    if not gpu and target != "host":
-        raise TargetError(f"benchmarks run on this machine: give a GPU or leave --target {target}")
-    if gpu and options["threads"] is not None:
-        raise TargetError(f"--threads counts a processor's; {target} takes all of the GPU")
-    for unused in ("threads",) if gpu else ("dtype", "out_dtype"):
-        options.pop(unused, None)
+    gpu = Target.parse(on.target).kind == "cuda"
+    if not gpu and on.target != "host":
+        raise TargetError(
+            f"benchmarks run on this machine: give a GPU or leave --target {on.target}"
+        )
+    if gpu and options.pop("threads") is not None:
+        raise TargetError(f"--threads counts a processor's; {on.target} takes all of the GPU")
     module = importlib.import_module(f"moonpoly.benchmarks.{'gpu.' if gpu else ''}{name}")
-    module.main(**options, **({"target": target} if gpu else {}))
+    module.main(**options, **(on._asdict() if gpu else {}))
 
 
 @app.command()
@@ -70,9 +81,7 @@ def validity(
     """Check every shape of two sweeps against float64."""
     _call(
         "validity",
-        target=target,
-        dtype=dtype,
-        out_dtype=out_dtype,
+        _On(target, dtype, out_dtype),
         sample=sample,
         seed=seed,
         threads=threads,
@@ -93,9 +102,7 @@ def select(
     """Time one selection in C++, uncached and cached."""
     _call(
         "select",
-        target=target,
-        dtype=dtype,
-        out_dtype=out_dtype,
+        _On(target, dtype, out_dtype),
         sample=sample,
         seed=seed,
         threads=threads,
@@ -116,9 +123,7 @@ def oracle(
     """Compare the chosen plans with the best of an exhaustive measurement."""
     _call(
         "oracle",
-        target=target,
-        dtype=dtype,
-        out_dtype=out_dtype,
+        _On(target, dtype, out_dtype),
         sample=sample,
         seed=seed,
         threads=threads,
@@ -145,9 +150,7 @@ def gemm(
     """Compare products with ONNX Runtime, oneDNN and OpenBLAS; on a GPU with cuBLAS."""
     _call(
         "gemm",
-        target=target,
-        dtype=dtype,
-        out_dtype=out_dtype,
+        _On(target, dtype, out_dtype),
         sample=sample,
         seed=seed,
         shapes=shapes,
