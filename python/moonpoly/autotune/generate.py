@@ -12,6 +12,7 @@ from tvm import s_tir, tirx
 
 from moonpoly.autotune.candidates import Candidate
 from moonpoly.autotune.prefetch import insert_prefetch
+from moonpoly.autotune.registers import PIPELINE
 from moonpoly.target import Target
 from moonpoly.tir_templates import template
 
@@ -85,7 +86,7 @@ def build_kernels(functions: Mapping[str, tirx.PrimFunc], target: Target) -> tvm
 def build_module(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Executable:
     """Compile a module of scheduled kernels, annotations already lowered."""
     with tvm.transform.PassContext(config=_PASS_CONFIG):
-        return tvm.compile(mod, target=target)
+        return tvm.compile(mod, target=target, tir_pipeline=PIPELINE)
 
 
 def load_kernels(functions: Mapping[str, tirx.PrimFunc], target: Target) -> tvm.runtime.Module:
