@@ -16,6 +16,14 @@ namespace {
 // cache set.
 constexpr int64_t kRowPadding = 16;
 
+// A sum is rounded at every step, in proportion to how far it has come; parts of this length that
+// are added up afterwards round less than one long sum. That takes a further pass over C for each
+// part, which is little where a convolution has so few rows that gathering B is most of the work.
+constexpr int64_t kShortSum = 128;
+constexpr int64_t kFewRows = 48;
+// Elements of C that stay near while their parts are added up.
+constexpr int64_t kNearFloats = 4 << 10;
+
 int64_t RoundDown(int64_t value, int64_t step) { return std::max(step, value / step * step); }
 
 void CopyTile(const float* tile, int64_t tile_ld, int64_t rows, int64_t cols, bool accumulate,
@@ -147,6 +155,30 @@ RegionWalk::BBlock RegionWalk::LoadB(int64_t n0, int64_t padded_cols, Span k, bo
 
 int RegionWalk::RunTiles(const float* a, int64_t a_m, int64_t a_k, const BBlock& b, float* c,
                          int64_t rows, int64_t cols, int64_t kc, bool accumulate) {
+  const bool in_parts = b_.mode == BMode::kGathered && problem_.m <= kFewRows;
+  const int64_t num_parts = in_parts ? kc / kShortSum : 1;
+  if (num_parts <= 1) return RunPart(a, a_m, a_k, b, c, rows, cols, kc, accumulate);
+  const int64_t step = RoundDown(kNearFloats / TileRows(rows), kernel_->un);
+  for (int64_t j = 0; j < cols; j += step) {
+    const int64_t width = std::min(step, cols - j);
+    for (int64_t part = 0; part < num_parts; ++part) {
+      const Span k = KSlice(kc, part, num_parts);
+      const float* a_part = a + k.begin * a_k;
+      const float* b_part = b.data + j / ks_.panel() * b.b_n + k.begin * b.b_k;
+      const int64_t depth = k.end - k.begin;
+      // Given C to accumulate in, a micro-kernel would go on from what it holds.
+      const int status =
+          part == 0 ? RunPart(a_part, a_m, a_k, {b_part, b.b_n, b.b_k}, c + j, rows, width, depth,
+                              accumulate)
+                    : RunRagged(a_part, a_m, a_k, b_part, b, c + j, rows, width, depth, true);
+      if (status != 0) return status;
+    }
+  }
+  return 0;
+}
+
+int RegionWalk::RunPart(const float* a, int64_t a_m, int64_t a_k, const BBlock& b, float* c,
+                        int64_t rows, int64_t cols, int64_t kc, bool accumulate) {
   const int64_t um = kernel_->um, un = kernel_->un;
   const int64_t whole_rows = rows / um * um, whole_cols = cols / un * un;
   int status = 0;

@@ -48,6 +48,8 @@ class RegionWalk {
   BBlock LoadB(int64_t n0, int64_t padded_cols, Span k, bool pack_b);
   int RunTiles(const float* a, int64_t a_m, int64_t a_k, const BBlock& b, float* c, int64_t rows,
                int64_t cols, int64_t kc, bool accumulate);
+  int RunPart(const float* a, int64_t a_m, int64_t a_k, const BBlock& b, float* c, int64_t rows,
+              int64_t cols, int64_t kc, bool accumulate);
   int RunRagged(const float* a, int64_t a_m, int64_t a_k, const float* b, const BBlock& strides,
                 float* c, int64_t rows, int64_t cols, int64_t kc, bool accumulate);
   bool ShouldPackA(int64_t rows, int64_t cols, int64_t kc) const;

@@ -89,6 +89,10 @@ CONVS = [
     # A window of more than 64 positions; more columns than are gathered at once.
     ((1, 3, 30, 75), 4, (9, 9), (1, 1), (4, 4, 4, 4), (1, 1), 1),
     ((1, 5, 61, 131), 9, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1),
+    # Few rows and long sums, which are added up in parts; columns enough for several blocks.
+    ((2, 60, 9, 21), 5, (3, 3), (1, 1), (1, 1, 1, 1), (1, 1), 1),
+    ((1, 1, 1, 9000), 1, (1, 259), (1, 1), (0, 0, 0, 0), (1, 1), 1),
+    ((1, 64, 23, 19), 48, (3, 3), (2, 2), (1, 1, 1, 1), (1, 1), 1),
 ]
 
 
@@ -113,11 +117,28 @@ def test_conv2d(
     assert np.all(np.abs(y - exact) <= OPERATOR_REL["float32"] * size)
 
 
-@pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("channels", [5, 0, 700])
-def test_conv2d_starts_from_the_addend(kernels, rng, channels, in_place):
+def test_long_sums_of_few_rows_are_rounded_as_short_ones(kernels, rng):
     attributes = ((1, 1), (0, 0, 0, 0), (1, 1), 1)
-    x, w = guarded((2, channels, 9, 11)), guarded((7, channels, 1, 1))
+    x = rng.standard_normal((1, 1, 1, 4000), dtype=np.float32)
+    w = rng.standard_normal((3, 1, 1, 1024), dtype=np.float32)
+    exact, _ = conv_exact(x, w, *attributes)
+    y = np.empty(exact.shape, np.float32)
+    site = register(kernels, conv_site(*attributes))
+    tvm_ffi.get_global_func("moonpoly.conv2d")(site, TENSOR(x), TENSOR(w), TENSOR(y))
+    # One sum of 1024 terms that is rounded at each, as a comparison.
+    windows = np.lib.stride_tricks.sliding_window_view(x[0, 0, 0], 1024)
+    chain = np.zeros(exact.shape[1:], np.float32)
+    for k in range(1024):
+        chain += w[:, 0, 0, k, None, None] * windows[None, None, :, k]
+    error, of_chain = (np.sqrt(np.mean((got - exact) ** 2)) for got in (y, chain))
+    assert error < 0.6 * of_chain
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize(("channels", "side"), [(5, 1), (0, 1), (700, 1), (40, 3)])
+def test_conv2d_starts_from_the_addend(kernels, rng, channels, side, in_place):
+    attributes = ((1, 1), (side // 2,) * 4, (1, 1), 1)
+    x, w = guarded((2, channels, 9, 11)), guarded((7, channels, side, side))
     addend, y = guarded((2, 7, 9, 11)), guarded((2, 7, 9, 11))
     for array in (x, w, addend):
         array[...] = rng.standard_normal(array.shape, dtype=np.float32)
