@@ -78,11 +78,12 @@ int RegionWalk::Run(const Region& region, const Block& block, EpilogueRunner* ep
 
 int RegionWalk::RunColumns(const Block& block, bool pack_b, EpilogueRunner* epilogue) {
   const int64_t um = kernel_->um, un = kernel_->un;
-  int64_t kc = std::min(region_->kc, block.k.end - block.k.begin);
-  // Scratch bounds a slice: one tile of B when it is packed or ragged, one row tile of A.
+  const int64_t steps = CeilDiv(block.k.end - block.k.begin, kSliceStep);
+  // Scratch bounds a slice: one tile of B when it is packed or ragged, one row tile of A. The last
+  // step may be a part of one; it is no reason for another slice.
+  int64_t kc = std::min(region_->kc, steps * kSliceStep);
   kc = std::max(std::min({kc, kScratchB / un, kScratchA / um - kRowPadding}), kSliceStep);
   const int64_t nc = RoundDown(pack_b ? std::min(region_->nc, kScratchB / kc) : region_->nc, un);
-  const int64_t steps = CeilDiv(block.k.end - block.k.begin, kSliceStep);
   const int64_t num_slices = CeilDiv(steps, kc / kSliceStep);
   for (int64_t n0 = block.cols.begin; n0 < block.cols.end; n0 += nc) {
     const int64_t cols = std::min(nc, block.cols.end - n0);
