@@ -23,6 +23,7 @@ _CODE = (
     "export.py",
     "generate.py",
     "prefetch.py",
+    "registers.py",
     "gpu/compile.py",
     "gpu/export.py",
     "gpu/program.py",
