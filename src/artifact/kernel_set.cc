@@ -34,12 +34,10 @@ KernelSetObj::KernelSetObj(Manifest manifest, const tvm::ffi::Module& lib)
   id_ = next_id.fetch_add(1, std::memory_order_relaxed);
   kernels_.reserve(manifest_.kernels.size());
   for (const KernelSpec& spec : manifest_.kernels) {
-    tvm::ffi::Function function = ResolveFunction(lib, spec.name);
-    auto* cell = const_cast<tvm::ffi::FunctionObj*>(
-        static_cast<const tvm::ffi::FunctionObj*>(function.get()));
+    const KernelCode code(ResolveFunction(lib, spec.name));
     kernels_.push_back({spec.name, spec.family, spec.um, spec.un, spec.packed_us.data(),
-                        spec.strided_us.data(), function, cell->safe_call, cell,
-                        spec.aliased_us.data(), spec.unaligned_us.data()});
+                        spec.strided_us.data(), spec.aliased_us.data(), spec.unaligned_us.data(),
+                        code, ResolveFar(lib, spec.name, code)});
   }
   IndexLeftovers();
 }

@@ -3,6 +3,8 @@
  */
 #include "artifact/micro_kernel.h"
 
+#include <utility>
+
 namespace moonpoly {
 
 namespace {
@@ -34,16 +36,23 @@ KernelCall::KernelCall() {
   c_strides_[1] = 1;
 }
 
-int KernelCall::Run(const MicroKernel& kernel, int64_t m, int64_t n, int64_t k, const float* a,
-                    int64_t a_m, int64_t a_k, const float* b, int64_t b_n, int64_t b_k,
-                    int32_t panel, float* c, int64_t ldc, bool accumulate) {
+KernelCode::KernelCode(tvm::ffi::Function compiled) : function(std::move(compiled)) {
+  auto* cell =
+      const_cast<tvm::ffi::FunctionObj*>(static_cast<const tvm::ffi::FunctionObj*>(function.get()));
+  safe_call = cell->safe_call;
+  handle = cell;
+}
+
+int KernelCall::Run(const KernelCode& code, KernelFamily family, int64_t m, int64_t n, int64_t k,
+                    const float* a, int64_t a_m, int64_t a_k, const float* b, int64_t b_n,
+                    int64_t b_k, int32_t panel, float* c, int64_t ldc, bool accumulate) {
   a_.data = const_cast<float*>(a);
   a_shape_[0] = m;
   a_shape_[1] = k;
   a_strides_[0] = a_m;
   a_strides_[1] = a_k;
   b_.data = const_cast<float*>(b);
-  if (kernel.family == KernelFamily::kOuter) {
+  if (family == KernelFamily::kOuter) {
     b_.ndim = 3;
     b_shape_[0] = n / panel;
     b_shape_[1] = k;
@@ -67,7 +76,7 @@ int KernelCall::Run(const MicroKernel& kernel, int64_t m, int64_t n, int64_t k, 
   result.type_index = kTVMFFINone;
   result.zero_padding = 0;
   result.v_int64 = 0;
-  return kernel.safe_call(kernel.handle, args_, 4, &result);
+  return code.safe_call(code.handle, args_, 4, &result);
 }
 
 tvm::ffi::Function ResolveFunction(const tvm::ffi::Module& lib, const std::string& name) {
@@ -78,6 +87,12 @@ tvm::ffi::Function ResolveFunction(const tvm::ffi::Module& lib, const std::strin
                                  "`moonpoly export`";
   }
   return *std::move(function);
+}
+
+KernelCode ResolveFar(const tvm::ffi::Module& lib, const std::string& name,
+                      const KernelCode& near) {
+  tvm::ffi::Optional<tvm::ffi::Function> function = lib->GetFunction(name + kFarSuffix, true);
+  return function.has_value() ? KernelCode(*std::move(function)) : near;
 }
 
 }  // namespace moonpoly

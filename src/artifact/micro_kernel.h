@@ -16,6 +16,16 @@
 
 namespace moonpoly {
 
+/*! \brief A compiled function. */
+struct KernelCode {
+  explicit KernelCode(tvm::ffi::Function compiled);
+
+  /*! \brief Keeps the library loaded. */
+  tvm::ffi::Function function;
+  TVMFFISafeCallType safe_call;
+  void* handle;
+};
+
 /*! \brief One micro-kernel: its tile, its costs and its compiled code. */
 struct MicroKernel {
   std::string name;
@@ -24,13 +34,18 @@ struct MicroKernel {
   int32_t un;
   const float* packed_us;
   const float* strided_us;
-  /*! \brief Keeps the library loaded. */
-  tvm::ffi::Function function;
-  TVMFFISafeCallType safe_call;
-  void* handle;
-  const float* aliased_us = nullptr;
-  const float* unaligned_us = nullptr;
+  const float* aliased_us;
+  const float* unaligned_us;
+  KernelCode code;
+  /*!
+   * \brief The same product, fetching the rows of A that follow a tile's while it is computed: for
+   * rows that come from memory. Where there is no such version, it is `code`.
+   */
+  KernelCode far_code;
 };
+
+/*! \brief What the name of a kernel's version for rows of A from memory ends in. */
+constexpr const char* kFarSuffix = "_far";
 
 /*!
  * \brief The arguments of micro-kernel calls, kept on the caller's stack and updated in place.
@@ -51,9 +66,9 @@ class KernelCall {
    *        for dot kernels the stride of a column (b_k is 1).
    * \return 0, or -1 with the error raised in this thread's FFI state.
    */
-  int Run(const MicroKernel& kernel, int64_t m, int64_t n, int64_t k, const float* a, int64_t a_m,
-          int64_t a_k, const float* b, int64_t b_n, int64_t b_k, int32_t panel, float* c,
-          int64_t ldc, bool accumulate);
+  int Run(const KernelCode& code, KernelFamily family, int64_t m, int64_t n, int64_t k,
+          const float* a, int64_t a_m, int64_t a_k, const float* b, int64_t b_n, int64_t b_k,
+          int32_t panel, float* c, int64_t ldc, bool accumulate);
 
  private:
   DLTensor a_;
@@ -67,6 +82,8 @@ class KernelCall {
 
 /*! \brief Look up `name` in `lib`. Throws ValueError if the library has no such function. */
 tvm::ffi::Function ResolveFunction(const tvm::ffi::Module& lib, const std::string& name);
+/*! \brief Look up the version of `name` for rows of A from memory; `near` where there is none. */
+KernelCode ResolveFar(const tvm::ffi::Module& lib, const std::string& name, const KernelCode& near);
 
 }  // namespace moonpoly
 

@@ -24,6 +24,11 @@ constexpr int64_t kFewRows = 48;
 // Elements of C that stay near while their parts are added up.
 constexpr int64_t kNearFloats = 4 << 10;
 
+// The rows of A that a tile fetches for the next one take this part of the second cache at most.
+constexpr int64_t kNextRowsPart = 8;
+// Of shorter rows the processor guesses as much as it can fetch beside what is written to C.
+constexpr int64_t kLeastFarDepth = 32;
+
 int64_t RoundDown(int64_t value, int64_t step) { return std::max(step, value / step * step); }
 
 void CopyTile(const float* tile, int64_t tile_ld, int64_t rows, int64_t cols, bool accumulate,
@@ -94,6 +99,7 @@ int RegionWalk::RunColumns(const Block& block, bool pack_b, EpilogueRunner* epil
       const BBlock b = LoadB(n0, TileCols(cols), k, pack_b);
       const bool pack_a = ShouldPackA(block.rows.end - block.rows.begin, cols, depth);
       const int64_t a_ld = depth + kRowPadding;
+      far_ = !pack_a && RowsAreFar(block.rows.end - block.rows.begin, depth);
       const int64_t mc =
           RoundDown(pack_a ? std::min(region_->mc, kScratchA / a_ld) : region_->mc, um);
       for (int64_t m0 = block.rows.begin; m0 < block.rows.end; m0 += mc) {
@@ -112,6 +118,7 @@ int RegionWalk::RunColumns(const Block& block, bool pack_b, EpilogueRunner* epil
             status = RunTiles(a, a_.row, a_.col, b, c, whole, cols, depth, accumulate);
           }
           if (rest > 0 && status == 0) {
+            far_ = false;
             PackRows(a_, m0 + whole, rest, um, k.begin, depth, scratch_->a(), a_ld);
             status = RunTiles(scratch_->a(), a_ld, 1, b, c + whole * c_.ld, rest, cols, depth,
                               accumulate);
@@ -134,6 +141,13 @@ bool RegionWalk::ShouldPackA(int64_t rows, int64_t cols, int64_t kc) const {
   constexpr int64_t kPageFloats = 1024;
   const bool aliased = a_.col == 1 && a_.row % kPageFloats == 0 && kernel_->um > 8;
   return (a_.col != 1 || aliased) && cols >= 4 * kernel_->un;
+}
+
+bool RegionWalk::RowsAreFar(int64_t rows, int64_t kc) const {
+  const auto row_bytes = static_cast<int64_t>(sizeof(float)) * kc;
+  const int64_t cache_bytes = ks_.caches().l2_bytes;
+  return kc >= kLeastFarDepth && a_.col == 1 && a_.row == kc && rows * row_bytes > cache_bytes &&
+         kernel_->um * row_bytes <= cache_bytes / kNextRowsPart;
 }
 
 RegionWalk::BBlock RegionWalk::LoadB(int64_t n0, int64_t padded_cols, Span k, bool pack_b) {
@@ -184,8 +198,18 @@ int RegionWalk::RunPart(const float* a, int64_t a_m, int64_t a_k, const BBlock& 
   const int64_t whole_rows = rows / um * um, whole_cols = cols / un * un;
   int status = 0;
   if (whole_rows > 0 && whole_cols > 0) {
-    status = call_->Run(*kernel_, whole_rows, whole_cols, kc, a, a_m, a_k, b.data, b.b_n, b.b_k,
-                        ks_.panel(), c, c_.ld, accumulate);
+    // The first column of tiles finds rows of A in memory, the others in cache.
+    const int64_t first = far_ ? un : 0;
+    if (first > 0) {
+      status = call_->Run(kernel_->far_code, kernel_->family, whole_rows, first, kc, a, a_m, a_k,
+                          b.data, b.b_n, b.b_k, ks_.panel(), c, c_.ld, accumulate);
+    }
+    if (status == 0 && first < whole_cols) {
+      const int64_t offset = is_dot() ? first : first / ks_.panel();
+      status = call_->Run(kernel_->code, kernel_->family, whole_rows, whole_cols - first, kc, a,
+                          a_m, a_k, b.data + offset * b.b_n, b.b_n, b.b_k, ks_.panel(), c + first,
+                          c_.ld, accumulate);
+    }
   }
   if (status == 0 && whole_cols < cols) {
     const int64_t steps = is_dot() ? whole_cols : whole_cols / ks_.panel();
@@ -213,8 +237,9 @@ int RegionWalk::RunRagged(const float* a, int64_t a_m, int64_t a_k, const float*
   for (int64_t i = 0; i < rows; i += step) {
     const int64_t part = std::min(step, rows - i);
     const int status =
-        call_->Run(*kernel_, TileRows(part), tile_cols, kc, a + i * a_m, a_m, a_k, b, strides.b_n,
-                   strides.b_k, ks_.panel(), scratch_->c(), tile_cols, false);
+        call_->Run(far_ ? kernel_->far_code : kernel_->code, kernel_->family, TileRows(part),
+                   tile_cols, kc, a + i * a_m, a_m, a_k, b, strides.b_n, strides.b_k, ks_.panel(),
+                   scratch_->c(), tile_cols, false);
     if (status != 0) return status;
     CopyTile(scratch_->c(), tile_cols, part, cols, accumulate, c + i * c_.ld, c_.ld);
   }

@@ -53,6 +53,8 @@ class RegionWalk {
   int RunRagged(const float* a, int64_t a_m, int64_t a_k, const float* b, const BBlock& strides,
                 float* c, int64_t rows, int64_t cols, int64_t kc, bool accumulate);
   bool ShouldPackA(int64_t rows, int64_t cols, int64_t kc) const;
+  // Whether so many rows of A are one piece of memory too large for the thread's own caches.
+  bool RowsAreFar(int64_t rows, int64_t kc) const;
 
   int64_t TileCols(int64_t cols) const { return CeilDiv(cols, kernel_->un) * kernel_->un; }
   int64_t TileRows(int64_t rows) const { return CeilDiv(rows, kernel_->um) * kernel_->um; }
@@ -68,6 +70,7 @@ class RegionWalk {
   Scratch* scratch_;
   const Region* region_ = nullptr;
   const MicroKernel* kernel_ = nullptr;
+  bool far_ = false;
 };
 
 }  // namespace moonpoly

@@ -15,7 +15,7 @@ from moonpoly.workload import Workload
 CANDIDATES = {c.name: c for c in candidates(Target.parse("x86-avx512"), Workload())}
 
 
-def _annotated(name, operand, distance, unroll=1):
+def _annotated(name, operand, distance, unroll=1, next_rows=False):
     sch = s_tir.Schedule(kernel_module(CANDIDATES[name]))
     step, *_ = sch.get_loops(sch.get_sblock("multiply"))
     outer, inner = sch.split(step, [None, unroll])
@@ -23,7 +23,7 @@ def _annotated(name, operand, distance, unroll=1):
     sch.annotate(outer, PREFETCH_OPERAND, operand)
     sch.annotate(outer, PREFETCH_DISTANCE, distance)
     sch.annotate(outer, PREFETCH_LEVEL, 3)
-    return insert_prefetch(sch.mod["main"])
+    return insert_prefetch(sch.mod["main"], next_rows=next_rows)
 
 
 def _prefetches(func):
@@ -49,6 +49,21 @@ def test_the_distance_is_in_steps_of_the_reduction():
 def test_no_distance_leaves_no_instruction_and_no_annotation():
     script = _annotated("gemm_f32_avx512_2x48", operand=1, distance=0).script()
     assert "prefetch" not in script
+
+
+@pytest.mark.parametrize(
+    ("name", "unroll", "lines"), [("7x48", 1, 1), ("7x48", 4, 2), ("9x32", 2, 2)]
+)
+def test_a_step_fetches_its_part_of_the_next_tile_of_a(name, unroll, lines):
+    func = _annotated(f"gemm_f32_avx512_{name}", 1, distance=0, unroll=unroll, next_rows=True)
+    found = _prefetches(func)
+    assert len(found) == lines
+    rows = name.partition("x")[0]
+    for line in found:
+        # The row after the tile's last one; along it as far as the steps before this one reached.
+        assert f"* T.int64({rows}) + T.int64({rows}), " in line
+        assert f"T.int64({unroll * int(rows)})" in line
+        assert "T.address_of(A[" in line
 
 
 def test_another_operand_is_fetched_by_its_own_addresses():

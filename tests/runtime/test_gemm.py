@@ -64,6 +64,19 @@ def test_awkward_shapes(kernels, rng, m, n, k, threads, mode):
         assert operator_error(got, a, b) <= OPERATOR_REL["float32"]
 
 
+@pytest.mark.parametrize("n", [3, 20, 75])
+def test_rows_of_a_beyond_the_second_cache(kernels, rng, n):
+    _ffi_api.set_num_threads(1)
+    k = 77
+    m = _ffi_api.cache_bytes()[1] // (4 * k) + 101
+    # In one piece they are fetched a tile ahead, with a gap between them they are not.
+    whole, b = draw(rng, m, k), draw(rng, k, n)
+    for a in (whole, draw(rng, m, k + 3)[:, :k]):
+        c = np.full((m, n), np.nan, dtype=np.float32)
+        _ffi_api.gemm(kernels.handle, TENSOR(a), TENSOR(b), TENSOR(c), ROW, False)
+        assert operator_error(c, a, b) <= OPERATOR_REL["float32"]
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     m=st.integers(0, 150),

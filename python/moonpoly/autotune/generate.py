@@ -11,13 +11,16 @@ import tvm
 from tvm import s_tir, tirx
 
 from moonpoly.autotune.candidates import Candidate
-from moonpoly.autotune.prefetch import insert_prefetch
+from moonpoly.autotune.prefetch import insert_prefetch, reads_panels
 from moonpoly.autotune.registers import PIPELINE
 from moonpoly.target import Target
 from moonpoly.tir_templates import template
 
 # TVM names a module's only function so wherever schedules are searched and replayed.
 MAIN = "main"
+
+# What the name of a kernel's version for rows of A from memory ends in; the launcher looks for it.
+FAR_SUFFIX = "_far"
 
 # An unrolled reduction leaves a remainder; without this its test stays in the innermost loop.
 _PASS_CONFIG = {"s_tir.LoopPartition": {"partition_const_loop": False}}
@@ -65,11 +68,11 @@ def argument_shapes(candidate: Candidate, m: int, n: int, k: int) -> tuple[tuple
 def scheduled_kernel(candidate: Candidate, trace: Any) -> tirx.PrimFunc:
     """Return the kernel with symbolic extents, scheduled by a trace found with fixed ones.
 
-    ``trace`` is in its JSON form.
+    ``trace`` is in its JSON form. Annotations are left to :func:`build_kernels`.
     """
     sch = s_tir.Schedule(kernel_module(candidate))
     s_tir.schedule.Trace.apply_json_to_schedule(trace, sch)
-    return lower_annotations(sch.mod)[MAIN]
+    return sch.mod[MAIN]
 
 
 def lower_annotations(mod: tvm.IRModule) -> tvm.IRModule:
@@ -78,8 +81,15 @@ def lower_annotations(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def build_kernels(functions: Mapping[str, tirx.PrimFunc], target: Target) -> tvm.runtime.Executable:
-    """Compile scheduled kernels into one module, each exported under its name."""
-    named = {name: func.with_attr("global_symbol", name) for name, func in functions.items()}
+    """Compile scheduled kernels into one module, each exported under its name.
+
+    An outer kernel has a second version for rows of A from memory, see :mod:`.prefetch`.
+    """
+    versions = {name: insert_prefetch(func) for name, func in functions.items()}
+    for name, func in functions.items():
+        if reads_panels(func):
+            versions[name + FAR_SUFFIX] = insert_prefetch(func, next_rows=True)
+    named = {name: func.with_attr("global_symbol", name) for name, func in versions.items()}
     return build_module(tvm.IRModule(named), target.tvm_target())
 
 

@@ -4,12 +4,17 @@ TVM has the instruction but no schedule primitive for it. A loop that carries th
 at the end of its body, one prefetch for each different address of the named operand that the body
 reads, as many iterations ahead as asked. Prefetching past the end of a tensor is harmless: the
 address is never read.
+
+The version of an outer kernel for rows of A from memory also prefetches the rows that its next tile
+reads, which must follow this tile's without a gap. A tall product reads A just once, and what is
+known of it a tile ahead the processor can't guess from a dozen rows. In cache this costs 2 % on the
+mean, and 15 % in tiles of one panel, whose loads are the limit.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import tvm
 import tvm_ffi
@@ -20,13 +25,30 @@ from moonpoly.schedules.space import PREFETCH_DISTANCE, PREFETCH_LEVEL, PREFETCH
 
 _ANNOTATIONS = (PREFETCH_OPERAND, PREFETCH_DISTANCE, PREFETCH_LEVEL)
 _READ, _DATA = 0, 1
+_SECOND_CACHE = 2
+_LINE_FLOATS = 16
+
+# B of an outer kernel is (panels, k, lanes).
+_PANEL_DIMS = 3
 
 
-def insert_prefetch(func: tirx.PrimFunc) -> tirx.PrimFunc:
+def reads_panels(func: tirx.PrimFunc) -> bool:
+    """Return whether a kernel is of the outer family, which reads B in panels."""
+    return len(func.params[1].shape) == _PANEL_DIMS
+
+
+def insert_prefetch(func: tirx.PrimFunc, *, next_rows: bool = False) -> tirx.PrimFunc:
     """Return ``func`` with its prefetch annotations replaced by instructions.
 
     Requires scheduled blocks (before lowering). Loops inside an annotated one must have constant
     extents; their vectorized loops count as one access.
+
+    Parameters
+    ----------
+    func
+        A scheduled kernel.
+    next_rows
+        Whether the next tile's rows of A are prefetched too; for kernels of the outer family.
     """
 
     def rewrite(loop: tirx.For) -> tirx.For:
@@ -34,10 +56,15 @@ def insert_prefetch(func: tirx.PrimFunc) -> tirx.PrimFunc:
             return loop
         kept = {key: value for key, value in loop.annotations.items() if key not in _ANNOTATIONS}
         body = loop.body
+        added: list[tirx.Evaluate] = []
         if (steps := int(loop.annotations[PREFETCH_DISTANCE])) > 0:
             operand = func.params[int(loop.annotations[PREFETCH_OPERAND])]
             level = int(loop.annotations[PREFETCH_LEVEL])
-            body = tirx.SeqStmt([body, *_prefetches(loop, operand, steps, level)])
+            added += _prefetches(loop, operand, steps, level)
+        if next_rows:
+            added += _prefetches_of_next_rows(loop, func.params[0])
+        if added:
+            body = tirx.SeqStmt([body, *added])
         return tirx.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, None, kept)
 
     return func.with_body(tvm_ffi.structural_map(func.body, (tirx.For, rewrite)))
@@ -47,24 +74,46 @@ def _prefetches(
     loop: tirx.For, operand: tirx.Var, steps: int, level: int
 ) -> Iterator[tirx.Evaluate]:
     nest, realize = _innermost(loop.body)
+    # The distance is in steps of the reduction; the inner loop that shares the axis is its unroll.
+    unroll = int(nest[0].extent)
+    ahead = loop.loop_var + _int64(-(-steps // unroll))
+    for indices in _distinct_indices(nest, realize, operand, {loop.loop_var: ahead}):
+        yield _prefetch(operand, indices, level)
+
+
+def _prefetches_of_next_rows(loop: tirx.For, a: tirx.Var) -> Iterator[tirx.Evaluate]:
+    """Yield what an iteration prefetches of the next tile's rows of A: its part of their bytes."""
+    nest, realize = _innermost(loop.body)
+    unroll = int(nest[0].extent)
+    start = {loop.loop_var: _int64(0), nest[0].loop_var: _int64(0)}
+    rows = _distinct_indices(nest[1:], realize, a, start)
+    next_row = rows[0][0] + _int64(len(rows))
+    floats = unroll * len(rows)
+    for line in range(0, floats, _LINE_FLOATS):
+        yield _prefetch(a, [next_row, loop.loop_var * _int64(floats) + _int64(line)], _SECOND_CACHE)
+
+
+def _distinct_indices(
+    nest: Sequence[tirx.For],
+    realize: s_tir.SBlockRealize,
+    operand: tirx.Var,
+    values: dict[tirx.Var, tvm.ir.Expr],
+) -> list[list[tvm.ir.Expr]]:
+    """Return where the block reads ``operand`` in all points of ``nest``, each index once."""
     bindings = dict(zip((v.var for v in realize.block.iter_vars), realize.iter_values, strict=True))
     load = _load_of(realize.block.body, operand)
     extents = [1 if inner.kind == tirx.ForKind.VECTORIZED else int(inner.extent) for inner in nest]
-    # The distance is in steps of the reduction; the inner loop that shares the axis is its unroll.
-    unroll = int(nest[0].extent)
-    seen: set[str] = set()
+    found: dict[str, list[tvm.ir.Expr]] = {}
     for point in itertools.product(*(range(extent) for extent in extents)):
-        values = {inner.loop_var: _int64(at) for inner, at in zip(nest, point, strict=True)}
-        values[loop.loop_var] = loop.loop_var + _int64(-(-steps // unroll))
-        indices = [
-            _simplify(_substitute(_substitute(index, bindings), values)) for index in load.indices
-        ]
-        if (key := str(indices)) not in seen:
-            seen.add(key)
-            address = tirx.address_of(tirx.BufferLoad(operand, indices))
-            yield tirx.Evaluate(
-                tirx.call_intrin("void", "tirx.prefetch", address, _READ, level, _DATA)
-            )
+        at = {inner.loop_var: _int64(i) for inner, i in zip(nest, point, strict=True)} | values
+        indices = [_simplify(_substitute(_substitute(i, bindings), at)) for i in load.indices]
+        found.setdefault(str(indices), indices)
+    return list(found.values())
+
+
+def _prefetch(operand: tirx.Var, indices: list[tvm.ir.Expr], level: int) -> tirx.Evaluate:
+    address = tirx.address_of(tirx.BufferLoad(operand, indices))
+    return tirx.Evaluate(tirx.call_intrin("void", "tirx.prefetch", address, _READ, level, _DATA))
 
 
 def _innermost(stmt: tirx.Stmt) -> tuple[list[tirx.For], s_tir.SBlockRealize]:
