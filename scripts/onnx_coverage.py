@@ -8,15 +8,10 @@ scripts/onnx_coverage.py --write         all cases; writes docs/onnx_coverage.md
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from onnx_standard.outcome import Outcome
 
 _STRIDE = 12
 ROOT = Path(__file__).parents[1]
@@ -26,6 +21,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 def main() -> int:
     """Print the outcomes; return 1 where a case was neither passed nor refused."""
     from onnx_standard.cases import load_cases
+    from onnx_standard.kept import ForeignOutcomesError, KeptOutcomes, compiler_state
     from onnx_standard.outcome import Status
     from onnx_standard.pool import run_cases
     from onnx_standard.report import write_report
@@ -42,7 +38,8 @@ def main() -> int:
         "--resume",
         type=Path,
         metavar="FILE",
-        help="keep the outcomes there, one a line, and leave out the cases that it has",
+        help="keep the outcomes there, one a line, and leave out the cases that it has; "
+        "a file of another state of the compiler is refused",
     )
     parser.add_argument("--write", action="store_true", help="write docs/onnx_coverage.md")
     options = parser.parse_args()
@@ -50,14 +47,19 @@ def main() -> int:
         parser.error("--write is of all cases")
     cases = load_cases()
     names = [name for name in cases if re.search(options.k, name)]
-    outcomes = [each for each in _kept(options.resume) if each.name in names]
+    try:
+        kept = KeptOutcomes(options.resume, compiler_state()) if options.resume else None
+    except ForeignOutcomesError as err:
+        parser.error(str(err))
+    outcomes = [each for each in kept.outcomes if each.name in names] if kept else []
     known = {outcome.name for outcome in outcomes}
     names = [name for name in names if name not in known]
     # In strides, so that what is known after a while is of all operators.
     names = [name for first in range(_STRIDE) for name in names[first::_STRIDE]]
     for outcome in run_cases(names, workers=options.workers) if names else ():
         outcomes.append(outcome)
-        _keep(options.resume, outcome)
+        if kept:
+            kept.add(outcome)
         if options.v and outcome.status is not Status.PASSED:
             print(f"{outcome.name}: {outcome.status.value}: {outcome.reason}", flush=True)
     for kind in (True, False):
@@ -67,21 +69,6 @@ def main() -> int:
         write_report(ROOT / "docs" / "onnx_coverage.md", cases, outcomes)
     good = (Status.PASSED, Status.REFUSED)
     return int(any(outcome.status not in good for outcome in outcomes))
-
-
-def _kept(path: Path | None) -> list[Outcome]:
-    from onnx_standard.outcome import Outcome, Status
-
-    if path is None or not path.exists():
-        return []
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    return [Outcome(name, Status(status), reason) for name, status, reason in rows]
-
-
-def _keep(path: Path | None, outcome: Outcome) -> None:
-    if path is not None:
-        with path.open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps([outcome.name, outcome.status.value, outcome.reason]) + "\n")
 
 
 if __name__ == "__main__":

