@@ -5,6 +5,8 @@ A message says what was expected, what was got and what to do, in one line.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 
@@ -20,10 +22,43 @@ class ModelError(MoonPolyError):
     exit_code = 3
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """A node that can't be compiled.
+
+    Parameters
+    ----------
+    op, node
+        Its operator with the domain, and its name.
+    place
+        Node and opset, as messages name them.
+    reason
+        Why; empty where the operator is not known at all.
+    """
+
+    op: str
+    node: str
+    place: str
+    reason: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.op} ({self.place}){': ' * bool(self.reason)}{self.reason}"
+
+
 class UnsupportedError(MoonPolyError):
-    """The model is valid, but uses an operator, opset or form that is not supported."""
+    """The model is valid, but uses an operator, opset or form that is not supported.
+
+    Parameters
+    ----------
+    refusals
+        The nodes that can't be compiled, where the message is of such.
+    """
 
     exit_code = 4
+
+    def __init__(self, message: str, refusals: Sequence[Refusal] = ()) -> None:
+        super().__init__(message)
+        self.refusals = tuple(refusals)
 
 
 class InputError(MoonPolyError):

@@ -270,4 +270,4 @@ def test_an_import_tells_of_every_node():
     told = []
     import_model(model, on_progress=lambda *step: told.append(step))
     count = len(model.graph.node)
-    assert told == [("importing", number, count) for number in range(count)]
+    assert told == [("reading", 0, 1), *(("importing", number, count) for number in range(count))]

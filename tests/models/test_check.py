@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 from moonpoly.benchmarks import model_check
-from moonpoly.benchmarks.model_outputs import Difference, compare, output_error
+from moonpoly.benchmarks.model_outputs import Difference, compare, output_error, top1_gap
 from moonpoly.benchmarks.peer import BenchmarkError, Peer
 from moonpoly.model_registry import MODELS, Axis, Input, Model, ModelFileError
 from moonpoly.model_registry.fill import normal
@@ -108,14 +108,33 @@ def test_a_worker_that_hangs_is_ended(tmp_path, monkeypatch):
         peer.ask("load", path="")
 
 
+def _faults(difference, spreads, *, integer):
+    row = model_check.Row(_model("made", Missing(), integer=integer))
+    row.differences, row.spreads = {(1,): difference}, dict(enumerate(spreads))
+    row.spreads[(1,)] = 0.0
+    reason = model_check._judge(row)
+    assert (reason == "") == (row.right == [(1,)])
+    return reason
+
+
 def test_integer_models_may_be_as_far_off_as_onnx_runtime_but_must_agree_on_the_largest_entry():
-    integer = _model("integer", Missing(), integer=True)
-    real = _model("real", Missing())
-    close, flipped = Difference(5e-3, True), Difference(5e-3, False)
-    assert model_check._judge(integer, (1,), close, 1e-2) == ""
-    assert "largest entry" in model_check._judge(integer, (1,), flipped, 1e-2)
-    assert "at most 1e-04" in model_check._judge(real, (1,), close, 1e-4)
-    assert model_check._judge(real, (1,), Difference(float("nan"), True), 1e-4) != ""
+    close, flipped = Difference(5e-3, 0.0), Difference(5e-3, 2e-2)
+    # The spread is the model's: at most inputs it does not show.
+    assert _faults(close, [0.0, 1e-2], integer=True) == ""
+    assert "at most 4.0e-03" in _faults(close, [0.0, 4e-3], integer=True)
+    assert "largest entry is another one, 2.0e-02" in _faults(flipped, [1e-2], integer=True)
+    assert "at most 1.0e-04" in _faults(close, [1e-2], integer=False)
+    assert _faults(Difference(float("nan"), 0.0), [1e-2], integer=True) != ""
+
+
+def test_the_gap_of_the_largest_entry_is_what_the_reference_loses_by_it():
+    want = np.array([[1.0, 4.0, 3.0], [-2.0, 0.0, -8.0]], np.float32)
+    assert top1_gap(want * np.float32(0.5), want) == 0
+    assert top1_gap(want[:, [1, 0, 2]], want) == pytest.approx(3 / 8)
+    near = want.copy()
+    near[0, 2] = 4.5
+    assert top1_gap(near, want) == pytest.approx(1 / 8)
+    assert top1_gap(want[:1], want) == float("inf")
 
 
 def test_the_error_of_an_output_is_relative_and_infinite_for_another_shape():

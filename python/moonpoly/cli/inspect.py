@@ -11,7 +11,14 @@ from moonpoly import config
 from moonpoly.cli.inspect_artifact import show_artifact
 from moonpoly.cli.inspect_model import show_compiled_model, show_onnx_model
 from moonpoly.cli.inspect_plan import show_plan
-from moonpoly.cli.options import FixedDims, TargetName, Threads, parse_dims
+from moonpoly.cli.options import (
+    DimHints,
+    FixedDims,
+    TargetName,
+    Threads,
+    parse_dim_hints,
+    parse_dims,
+)
 from moonpoly.planning import BMode
 
 _USES = "give MODEL.so, MODEL.onnx, `plan M N K`, or `artifact [FOLDER]`"
@@ -34,9 +41,13 @@ def inspect(
     target: TargetName = "host",
     threads: Threads = None,
     dim: FixedDims = None,
+    dim_hint: DimHints = None,
 ) -> None:
     """Show what is in a model, a plan or an artifact."""
     kind, *rest = what
+    is_onnx = not rest and Path(kind).suffix == ".onnx"
+    if (dim or dim_hint) and not is_onnx:
+        raise typer.BadParameter("--dim and --dim-hint go with MODEL.onnx")
     if svg is not None:
         if kind != "plan":
             raise typer.BadParameter("--svg draws a plan; use it with `inspect plan M N K`")
@@ -52,7 +63,7 @@ def inspect(
         show_artifact(Path(rest[0]) if rest else None, target=target)
     elif rest:
         raise typer.BadParameter(_USES)
-    elif Path(kind).suffix == ".onnx":
-        show_onnx_model(Path(kind), parse_dims(dim or []))
+    elif is_onnx:
+        show_onnx_model(Path(kind), parse_dims(dim or []), parse_dim_hints(dim_hint or []))
     else:
         show_compiled_model(Path(kind))

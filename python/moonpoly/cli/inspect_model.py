@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from moonpoly import runtime
 from moonpoly.cli.screen import console, facts, report_counts, step_bar, table
+from moonpoly.error import Refusal, UnsupportedError
 from moonpoly.runtime import TensorSpec
 from moonpoly.runtime.dim_expr import spell
 
@@ -44,18 +45,40 @@ def _conditions(metadata: Mapping[str, Any]) -> list[tuple[str, str]]:
         *(("equal", f"{spell(left)} = {spell(right)}") for left, right in pairs),
         *(("at most", f"{dim} = {most}") for dim, most in limits.items()),
         *(("at least", f"{dim} = {fewest}") for dim, fewest in least.items()),
+        *(
+            ("expected", f"{dim} = {low} to {high}")
+            for dim, (low, high) in metadata.get("dim_hints", {}).items()
+        ),
     ]
 
 
-def show_onnx_model(path: Path, dims: Mapping[str, int] | None = None) -> None:
+def show_onnx_model(
+    path: Path, dims: Mapping[str, int], dim_hints: Mapping[str, tuple[int, int]]
+) -> None:
     """Print what ``compile`` would do with an ONNX model, without building it.
 
-    ``dims`` gives symbolic dimensions the only size that they are to have.
+    Parameters
+    ----------
+    dims
+        Symbolic dimension → the only size that it is to have.
+    dim_hints
+        Symbolic dimension → the sizes that are expected.
+
+    Raises
+    ------
+    UnsupportedError
+        If it can't be compiled, after the inputs, the outputs and each operator that stands in the
+        way are printed.
     """
     from moonpoly import compiler
 
-    with step_bar(path.name) as on_progress:
-        metadata = compiler.describe(path, dims=dims, on_progress=on_progress)
+    with step_bar(path.name) as steps:
+        try:
+            metadata = compiler.describe(path, None, dims, dim_hints, steps)
+        except UnsupportedError as err:
+            if err.refusals:
+                _show_refusals(path, err.refusals)
+            raise
     if rows := _conditions(metadata):
         console.print(facts(rows))
     inputs, outputs = (
@@ -64,6 +87,23 @@ def show_onnx_model(path: Path, dims: Mapping[str, int] | None = None) -> None:
     )
     _show_tensors(inputs, outputs)
     _show_report(metadata)
+    console.print(f"looked at in {steps}")
+
+
+def _show_refusals(path: Path, refusals: Sequence[Refusal]) -> None:
+    from moonpoly.compiler.frontend import read_ends
+
+    inputs, outputs = (
+        [TensorSpec(each.name, each.dtype, each.shape) for each in specs]
+        for specs in read_ends(path)
+    )
+    _show_tensors(inputs, outputs)
+    console.print(
+        table(
+            ("operator", "node", "why it can't be compiled"),
+            ((each.op, each.node, each.reason or "unknown operator") for each in refusals),
+        )
+    )
 
 
 def _show_tensors(inputs: Iterable[TensorSpec], outputs: Iterable[TensorSpec]) -> None:

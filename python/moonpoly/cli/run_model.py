@@ -25,7 +25,8 @@ def run_model(
         list[str] | None,
         typer.Option(
             metavar="INPUT=2x37",
-            help="The shape to make of an input; one that others determine may be left out.",
+            help="The shape to make of an input; one that others determine may be left out. "
+            "Sizes that nothing determines are the largest of their --dim-hint, if they had one.",
         ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of --fill random.")] = 0,
@@ -51,8 +52,13 @@ def run_model(
     if inputs is not None:
         arrays = runtime.read_npz(inputs)
     else:
+        hints = executable.metadata.get("dim_hints", {})
         arrays = runtime.fill_inputs(
-            executable.inputs, parse_shapes(shape or []), fill=fill or Fill.RANDOM, seed=seed
+            executable.inputs,
+            parse_shapes(shape or []),
+            expected={dim: high for dim, (_, high) in hints.items()},
+            fill=fill or Fill.RANDOM,
+            seed=seed,
         )
     results = executable(**arrays)
     console.print(

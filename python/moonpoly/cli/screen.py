@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,18 +20,59 @@ _PIPED_WIDTH = 200
 console = Console(highlight=False, width=None if sys.stdout.isatty() else _PIPED_WIDTH)
 
 
+class Steps:
+    """What is told of work in steps: shows it, and adds up the seconds of each step.
+
+    Parameters
+    ----------
+    show
+        Called with a step, how many of its parts are done and how many there are.
+    clock
+        Seconds from any start.
+    """
+
+    def __init__(
+        self, show: Callable[[str, int, int], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.seconds: dict[str, float] = {}
+        self._show = show
+        self._clock = clock
+        self._step, self._since = "", clock()
+
+    def __call__(self, step: str, done: int, total: int) -> None:
+        """Say that a part of ``step`` begins."""
+        if step != self._step:
+            self.stop()
+            self._step = step
+        self._show(step, done, total)
+
+    def stop(self) -> None:
+        """Say that the last step has ended."""
+        now = self._clock()
+        if self._step:
+            self.seconds[self._step] = self.seconds.get(self._step, 0.0) + now - self._since
+        self._step, self._since = "", now
+
+    def __str__(self) -> str:
+        total = sum(self.seconds.values())
+        parts = ", ".join(f"{step} {seconds:.1f}" for step, seconds in self.seconds.items())
+        return f"{total:.1f} s ({parts})"
+
+
 @contextmanager
-def step_bar(title: str) -> Iterator[Callable[[str, int, int], None]]:
-    """Show a bar for work in steps; gives what is to be told of a step, its done and all parts."""
+def step_bar(title: str) -> Iterator[Steps]:
+    """Show a bar for work in steps; gives what is to be told of them."""
     from moonpoly.autotune.progress import progress
 
     with progress() as bar:
         task = bar.add_task(title, total=None)
 
-        def on_progress(step: str, done: int, total: int) -> None:
+        def show(step: str, done: int, total: int) -> None:
             bar.update(task, description=f"{title}: {step}", completed=done, total=total)
 
-        yield on_progress
+        steps = Steps(show)
+        yield steps
+        steps.stop()
 
 
 def table(

@@ -16,7 +16,7 @@ from tvm import relax
 
 from moonpoly import config
 from moonpoly.autotune import load_artifact
-from moonpoly.compiler.codegen import generate
+from moonpoly.compiler.codegen import generate, pack_imports
 from moonpoly.compiler.frontend import ImportedModel, ModelSource, import_model
 from moonpoly.compiler.metadata import add_metadata, model_metadata
 from moonpoly.compiler.passes.find_limits import find_limits
@@ -106,7 +106,7 @@ def build_library(
     ``on_progress`` is told of nodes, passes and what comes after them.
     """
     imported = import_model(model, dims, on_progress)
-    _check_hints(imported, dim_hints)
+    _check_hints(imported, dim_hints, dims or {})
     artifact = load_artifact(target, _WORKLOAD)
     table = SiteTable(
         digest=_digest(imported, artifact, target, dim_hints),
@@ -131,12 +131,15 @@ def build_library(
     on_progress("generating code", 0, 2)
     executable = generate(add_metadata(mod, metadata), tvm_target)
     on_progress("linking", 1, 2)
-    space = _weight_bytes(mod) + _CODE_BYTES
-    config.require_space(tempfile.gettempdir(), space)
+    weights = _weight_bytes(mod)
+    # The linker reads them from a file and from an object made of it.
+    config.require_space(tempfile.gettempdir(), 2 * weights + _CODE_BYTES)
     with config.atomic_file(path) as temp:
-        config.require_space(temp.parent, space)
+        config.require_space(temp.parent, weights + _CODE_BYTES)
         try:
-            executable.export_library(str(temp), addons=[str(artifact.object_path)])
+            executable.export_library(
+                str(temp), addons=[str(artifact.object_path)], fpack_imports=pack_imports
+            )
         except RuntimeError as err:
             if os.strerror(errno.ENOSPC) in str(err):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path)) from err
@@ -150,19 +153,21 @@ def describe(
     model: ModelSource,
     target: Target | str | None = None,
     dims: Mapping[str, int] | None = None,
+    dim_hints: DimHints | None = None,
     on_progress: OnProgress = silent,
 ) -> dict[str, Any]:
     """Return the metadata that ``model`` would have, without generating code.
 
     It has no artifact and no digest of one. Raises :class:`ModelError`, :class:`UnsupportedError`,
-    :class:`StorageError` and :class:`TargetError` as :func:`compile` does.
+    :class:`InputError`, :class:`StorageError` and :class:`TargetError` as :func:`compile` does.
     """
-    target = _resolve(target)
+    target, dim_hints = _resolve(target), dim_hints or {}
     imported = import_model(model, dims, on_progress)
+    _check_hints(imported, dim_hints, dims or {})
     table = SiteTable(digest=imported.digest, lanes=target.vector_lanes[_WORKLOAD.dtype])
     run_phases(imported.module, rewriting_phases(table), on_progress)
     limits = find_limits(imported.module)
-    return model_metadata(imported, table, target, artifacts={}, dim_hints={}, limits=limits)
+    return model_metadata(imported, table, target, artifacts={}, dim_hints=dim_hints, limits=limits)
 
 
 def _resolve(target: Target | str | None) -> Target:
@@ -171,9 +176,13 @@ def _resolve(target: Target | str | None) -> Target:
     return Target.parse(target) if isinstance(target, str) else target
 
 
-def _check_hints(model: ImportedModel, dim_hints: DimHints) -> None:
+def _check_hints(model: ImportedModel, dim_hints: DimHints, dims: Mapping[str, int]) -> None:
     names = set(model.dim_names.values())
     for name, (low, high) in dim_hints.items():
+        if name in dims:
+            raise InputError(
+                f"dimension {name!r} has the one size {dims[name]}; leave out its hint {low}:{high}"
+            )
         if name not in names:
             known = ", ".join(sorted(names)) or "none, all sizes are fixed"
             raise InputError(f"no symbolic dimension {name!r} in the model; it has {known}")

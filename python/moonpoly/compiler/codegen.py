@@ -9,6 +9,7 @@ the default way.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import tvm
 import tvm_ffi
@@ -123,3 +124,24 @@ def generate(mod: tvm.IRModule, target: tvm.target.Target) -> tvm.runtime.Execut
     builder = relax.ExecBuilder()
     rest = _vmcodegen(builder, mod)
     return _vmlink(builder, target, _filter_tir(rest), tir_pipeline=PIPELINE)
+
+
+def pack_imports(module: tvm.runtime.Module, _system: bool, prefix: str, folder: str) -> str:
+    """Write the VM's program with its weights for the linker, and return the file's name.
+
+    TVM makes an LLVM module of it, which for weights of 2 GB takes a minute and 6 GB of memory more
+    than an assembler's directive that copies a file. The section may lie beyond the reach of 32-bit
+    offsets; it is found by its name.
+    """
+    # The length of what follows, in 8 bytes, comes first.
+    content = tvm_ffi.get_global_func("runtime.ModulePackImportsToTensor")(module)
+    symbol = prefix + tvm_ffi.get_global_func("runtime.ModuleImportsBlobName")()
+    data, source = Path(folder) / "imports.bin", Path(folder) / "imports.s"
+    content.numpy().tofile(data)
+    source.write_text(
+        f'.section .lrodata,"al",@progbits\n'
+        f".globl {symbol}\n.type {symbol},@object\n.balign 64\n"
+        f'{symbol}:\n.incbin "{data}"\n.size {symbol}, .-{symbol}\n'
+        f'.section .note.GNU-stack,"",@progbits\n'
+    )
+    return str(source)

@@ -23,6 +23,7 @@ def fill_inputs(
     specs: Sequence[TensorSpec],
     shapes: Mapping[str, tuple[int, ...]],
     *,
+    expected: Mapping[str, int] | None = None,
     fill: Fill = Fill.RANDOM,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
@@ -35,13 +36,15 @@ def fill_inputs(
     ----------
     shapes
         By input name. An input left out takes its sizes from the symbols that others bind.
+    expected
+        Sizes of symbols that no shape binds.
 
     Raises
     ------
     InputError
         For an unknown input, a wrong rank, or a symbol that no shape binds.
     """
-    sizes = _bind(specs, shapes)
+    sizes = {**(expected or {}), **_bind(specs, shapes)}
     rng = np.random.default_rng(seed)
     return {
         spec.name: _fill(spec, shapes.get(spec.name) or _resolve(spec, sizes), fill, rng)

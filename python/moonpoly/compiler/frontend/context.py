@@ -237,5 +237,25 @@ class Context:
 
     def describe(self) -> str:
         """Return operator, node and opset, as messages name them."""
-        op = f"{self.domain}.{self.op}" if self.domain not in STANDARD_DOMAINS else self.op
-        return f"{op} (node {self.name!r}, opset {self.opset})"
+        return f"{self.qualified} ({self.place})"
+
+    @property
+    def qualified(self) -> str:
+        """The operator, after its domain where that is not the standard's."""
+        return f"{self.domain}.{self.op}" if self.domain not in STANDARD_DOMAINS else self.op
+
+    @property
+    def place(self) -> str:
+        """The node's name and opset, as messages name them."""
+        domain = "" if self.domain in STANDARD_DOMAINS else f"{self.domain} "
+        return f"node {self.name!r}, {domain}opset {self.opset}"
+
+    def operands(self) -> str:
+        """Return the names, element types and shapes of the operands, as messages name them."""
+        named = []
+        for index, name in enumerate(self.node.input):
+            if self.has_input(index):
+                shape = self.shape(index)
+                dims = "of unknown sizes" if shape is None else f"[{', '.join(map(str, shape))}]"
+                named.append(f"{name!r} {self.dtype(index)} {dims}")
+        return ", ".join(named)

@@ -14,8 +14,9 @@ from moonpoly.compiler.frontend.conditions import Conditions, find_conditions
 from moonpoly.compiler.frontend.dims import NamedInputs, TensorSpec, make_params, name_dims
 from moonpoly.compiler.frontend.equalities import Equalities, Equality
 from moonpoly.compiler.frontend.load import LoadedModel, ModelSource, load_model
+from moonpoly.compiler.frontend.stand_ins import StandIns
 from moonpoly.compiler.frontend.standard import opsets_of
-from moonpoly.compiler.frontend.support import check_supported, check_types
+from moonpoly.compiler.frontend.support import check_types, unknown_operators
 from moonpoly.compiler.frontend.walk import GraphWalk
 from moonpoly.compiler.progress import OnProgress, silent
 from moonpoly.error import MoonPolyError, UnsupportedError
@@ -61,7 +62,7 @@ def import_model(
     fixed_dims
         Symbolic dimension → the only size that it is to have.
     on_progress
-        Told of each node.
+        Told when the file is read, and of each node.
 
     Raises
     ------
@@ -75,8 +76,8 @@ def import_model(
     StorageError
         If the file can't be read.
     """
+    on_progress("reading", 0, 1)
     loaded = load_model(source)
-    check_supported(loaded.proto)
     check_types(loaded.proto.graph)
     named, sizes = name_dims(loaded.proto).fixed(fixed_dims or {})
     module, learned, positive = _to_relax(loaded.proto, sizes, on_progress)
@@ -92,13 +93,33 @@ def import_model(
     )
 
 
+def read_ends(source: ModelSource) -> tuple[list[TensorSpec], list[TensorSpec]]:
+    """Return a model's inputs and outputs in its own words, whether it can be imported or not.
+
+    Raises as :func:`import_model` does where the model is not valid.
+    """
+    proto = load_model(source).proto
+    inputs = name_dims(proto).specs
+    outputs = [
+        TensorSpec(
+            value.name,
+            onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type).name,
+            _stated_shape(value),
+        )
+        for value in proto.graph.output
+        if value.type.HasField("tensor_type")
+    ]
+    return list(inputs), outputs
+
+
 def _to_relax(
     proto: onnx.ModelProto, fixed: Mapping[str, int], on_progress: OnProgress
 ) -> tuple[tvm.IRModule, list[Equality], list[tvm.tirx.Var]]:
     equalities = Equalities(make_params(proto.graph), fixed)
+    unknown, stand_ins = unknown_operators(proto), StandIns(proto)
     while True:
         equalities.has_grown = False
-        walk = GraphWalk(opsets_of(proto), equalities, on_progress)
+        walk = GraphWalk(opsets_of(proto), equalities, unknown, stand_ins, on_progress)
         try:
             module = walk.run(proto.graph)
         except MoonPolyError:
@@ -133,12 +154,16 @@ def _shape_of(
 ) -> tuple[int | str, ...]:
     if field.shape is None or not isinstance(field.shape, relax.ShapeExpr):
         # The rank or sizes depend on data: the ONNX file's own words are the best there are.
-        dims = value.type.tensor_type.shape.dim
-        return tuple(dim.dim_value or dim.dim_param or "?" for dim in dims)
+        return _stated_shape(value)
     return tuple(
         int(dim) if isinstance(dim, tvm.tirx.IntImm) else _spell(dim, dim_names)
         for dim in field.shape.values
     )
+
+
+def _stated_shape(value: onnx.ValueInfoProto) -> tuple[int | str, ...]:
+    dims = value.type.tensor_type.shape.dim
+    return tuple(dim.dim_value or dim.dim_param or "?" for dim in dims)
 
 
 def _spell(expr: tvm.tirx.Expr, dim_names: dict[str, str]) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import onnx
-from google.protobuf.message import DecodeError, EncodeError
+from google.protobuf.message import DecodeError
 
 from moonpoly.compiler.frontend.node_check import check_nodes
 from moonpoly.compiler.frontend.order import sort_nodes
@@ -19,6 +20,8 @@ from moonpoly.error import ModelError, StorageError
 ModelSource: TypeAlias = "str | Path | bytes | onnx.ModelProto"
 
 
+# Less than protobuf's 2 GB by what a graph takes besides its weights.
+_MAX_MESSAGE_BYTES = (1 << 31) - (64 << 20)
 _ONNXRUNTIME = "com.microsoft"
 # The standard has no such operators, which the checker would say.
 _WRITTEN_AS_STANDARD = frozenset({"SimplifiedLayerNormalization"})
@@ -137,17 +140,41 @@ def _check_content(proto: onnx.ModelProto, label: str) -> None:
     for tensor_type in unstated:
         tensor_type.shape.SetInParent()
     try:
-        onnx.checker.check_model(proto)
+        onnx.checker.check_model(proto if _fits_message(proto) else _without_weights(proto))
     except onnx.checker.ValidationError as err:
         raise ModelError(
             f"{label} is not a valid ONNX graph: {_one_line(err)}; export the model again"
         ) from err
-    except (EncodeError, ValueError):
-        # Above protobuf's 2 GB the checker can't serialise the model; the import checks it anyway.
-        return
     finally:
         for tensor_type in unstated:
             tensor_type.ClearField("shape")
+
+
+def _fits_message(proto: onnx.ModelProto) -> bool:
+    """Return whether the checker, which reads the serialised model, can be given it whole."""
+    # No element takes more than 16 bytes; the message itself can't say how large it is above 2 GB.
+    elements = sum(math.prod(tensor.dims) for tensor in proto.graph.initializer)
+    if 16 * elements < _MAX_MESSAGE_BYTES:
+        return True
+    return sum(len(tensor.raw_data) for tensor in proto.graph.initializer) < _MAX_MESSAGE_BYTES
+
+
+def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """Return a model whose weights are inputs."""
+    light = onnx.ModelProto(ir_version=proto.ir_version)
+    light.opset_import.extend(proto.opset_import)
+    light.functions.extend(proto.functions)
+    graph = light.graph
+    graph.name = proto.graph.name
+    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(graph, field).extend(getattr(proto.graph, field))
+    known = {value.name for value in graph.input}
+    for tensor in proto.graph.initializer:
+        if tensor.name not in known:
+            shape = list(tensor.dims)
+            value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, shape)
+            graph.input.append(value)
+    return light
 
 
 def _digest(proto: onnx.ModelProto) -> str:

@@ -1,8 +1,8 @@
-"""Finding every operator of a model that can't be imported, all at once."""
+"""Finding the operators and types of a model that can't be imported, all at once."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import onnx
 
@@ -10,7 +10,7 @@ from moonpoly.compiler.frontend.converters import find_converter
 from moonpoly.compiler.frontend.fallback import known_operators
 from moonpoly.compiler.frontend.labels import node_label
 from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS
-from moonpoly.error import UnsupportedError
+from moonpoly.error import Refusal, UnsupportedError
 
 # Listed one by one up to here; a model of a foreign domain may have thousands of nodes.
 _MAX_LISTED = 20
@@ -26,30 +26,26 @@ _NO_NUMBERS = frozenset(
 )
 
 
-def check_supported(proto: onnx.ModelProto) -> None:
-    """Check that every node, in subgraphs too, has an importer.
-
-    Raises
-    ------
-    UnsupportedError
-        Naming each operator that has none, with its node and opset.
-    """
+def unknown_operators(proto: onnx.ModelProto) -> list[Refusal]:
+    """Return every node, in subgraphs too, whose operator has no importer."""
     opsets = {entry.domain or "ai.onnx": entry.version for entry in proto.opset_import}
-    missing = [(node, path) for node, path in _walk(proto.graph, "") if not _is_known(node)]
-    if not missing:
-        return
-    lines = []
-    for node, path in missing[:_MAX_LISTED]:
-        domain = node.domain or "ai.onnx"
-        lines.append(
-            f"{_qualified(node)} (node {path!r}, {domain} opset {opsets.get(domain, 'unknown')})"
-        )
-    if len(missing) > _MAX_LISTED:
-        rest = sorted({_qualified(node) for node, _ in missing[_MAX_LISTED:]})
-        lines.append(f"and {len(missing) - _MAX_LISTED} more nodes of {', '.join(rest)}")
-    raise UnsupportedError(
-        f"{len(missing)} unsupported operator{'s' * (len(missing) > 1)}: {'; '.join(lines)}"
-    )
+    refusals = []
+    for node, path in _walk(proto.graph, ""):
+        if not is_known(node):
+            domain = node.domain or "ai.onnx"
+            place = f"node {path!r}, {domain} opset {opsets.get(domain, 'unknown')}"
+            refusals.append(Refusal(_qualified(node), path, place))
+    return refusals
+
+
+def unsupported(refusals: Sequence[Refusal]) -> UnsupportedError:
+    """Return the error that names every node that can't be compiled."""
+    lines = [str(each) for each in refusals[:_MAX_LISTED]]
+    if len(refusals) > _MAX_LISTED:
+        rest = sorted({each.op for each in refusals[_MAX_LISTED:]})
+        lines.append(f"and {len(refusals) - _MAX_LISTED} more nodes of {', '.join(rest)}")
+    count = f"{len(refusals)} unsupported operator{'s' * (len(refusals) > 1)}"
+    return UnsupportedError(f"{count}: {'; '.join(lines)}", refusals)
 
 
 def check_types(graph: onnx.GraphProto) -> None:
@@ -85,7 +81,8 @@ def _foreign_type(ty: onnx.TypeProto) -> str | None:
     return f"a tensor of {onnx.TensorProto.DataType.Name(element).lower()}"
 
 
-def _is_known(node: onnx.NodeProto) -> bool:
+def is_known(node: onnx.NodeProto) -> bool:
+    """Return whether a node's operator has an importer."""
     if find_converter(node.domain, node.op_type) is not None:
         return True
     if node.op_type == "Constant":

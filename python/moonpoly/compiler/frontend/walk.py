@@ -14,29 +14,19 @@ from tvm import relax
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.convert import convert_node
 from moonpoly.compiler.frontend.equalities import Broadcasts, Equalities
+from moonpoly.compiler.frontend.failures import CONVERTER_ERRORS, reason_of
 from moonpoly.compiler.frontend.labels import RESULT_SUFFIX, node_label
 from moonpoly.compiler.frontend.operand_types import wrong_type
 from moonpoly.compiler.frontend.scopes import Scopes
+from moonpoly.compiler.frontend.stand_ins import StandIns
 from moonpoly.compiler.frontend.standard import plain_domain
 from moonpoly.compiler.frontend.subgraphs import Body, Frame, renew_variables
+from moonpoly.compiler.frontend.support import is_known, unsupported
 from moonpoly.compiler.frontend.symbolic import Symbols, lay_down, read_integers
 from moonpoly.compiler.frontend.unify import begin_with_checks, check_equal
 from moonpoly.compiler.frontend.values import Integer, Outline, Value, is_symbolic
 from moonpoly.compiler.progress import OnProgress, silent
-from moonpoly.error import ModelError, MoonPolyError, UnsupportedError
-
-# What Relax and converters raise when they meet a form of an operator that they don't know.
-_CONVERTER_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-# Those of them that are about Python code, not about the operator.
-_SLIPS = (AssertionError, AttributeError, LookupError, TypeError)
+from moonpoly.error import ModelError, MoonPolyError, Refusal, UnsupportedError
 
 
 class GraphWalk:
@@ -48,6 +38,10 @@ class GraphWalk:
         Domain → version; the standard domain is "".
     equalities
         What is known of equal dimensions; the walk adds what it learns.
+    unknown
+        Nodes whose operators have no importer.
+    stand_ins
+        What is known of the results of nodes that can't be imported.
     on_progress
         Told of each node of the main graph.
     """
@@ -56,15 +50,19 @@ class GraphWalk:
         self,
         opsets: Mapping[str, int],
         equalities: Equalities,
+        unknown: Sequence[Refusal],
+        stand_ins: StandIns,
         on_progress: OnProgress = silent,
     ) -> None:
         self.bb = relax.BlockBuilder()
         self.symbols = Symbols()
         self._equalities = equalities
         self._opsets = opsets
+        self._unknown = unknown
+        self._stand_ins = stand_ins
         self._on_progress = on_progress
         self._scopes = Scopes(self._new_frame(0))
-        self._failures: list[str] = []
+        self._failures: list[Refusal] = []
         self._last_label = ""
 
     def _new_frame(self, base: int) -> Frame:
@@ -118,9 +116,8 @@ class GraphWalk:
         for number, node in enumerate(graph.node):
             self._on_progress("importing", number, len(graph.node))
             self._node(node, node_label(node))
-        if self._failures:
-            several = f"{len(self._failures)} operators" if len(self._failures) > 1 else "operator"
-            raise UnsupportedError(f"can't import {several} {'; '.join(self._failures)}")
+        if self._unknown or self._failures:
+            raise unsupported([*self._unknown, *self._failures])
         results = [self._result(out.name) for out in graph.output]
         return results[0] if len(results) == 1 else relax.Tuple(results)
 
@@ -246,7 +243,10 @@ class GraphWalk:
         if self.symbols.equal(left, right):
             return
         if not is_symbolic(left) and not is_symbolic(right):
-            raise ModelError(f"{ctx.describe()}: sizes {left} and {right} must be equal")
+            raise ModelError(
+                f"{ctx.describe()}: sizes {left} and {right} must be equal; its operands are "
+                f"{ctx.operands()}"
+            )
         # What a branch or loop needs is needed only where it runs.
         is_general = self._scopes.is_main and all(map(self._equalities.is_input, (left, right)))
         if is_general:
@@ -273,29 +273,24 @@ class GraphWalk:
             results = [Value() for _ in node.output]
         else:
             ctx = Context(self, node, label, operands)
-            try:
-                results = convert_node(ctx, self._opsets)
-            except UnsupportedError as err:
-                self._failures.append(str(err))
-                results = [Value() for _ in node.output]
-            except _CONVERTER_ERRORS as err:
-                reason = wrong_type(ctx) or _reason(err)
-                self._failures.append(f"{ctx.describe()}: {reason}")
-                results = [Value() for _ in node.output]
+            results = self._convert(ctx) or self._stand_ins.make(self, node)
         self._scopes.define(dict(zip(node.output, results, strict=False)))
+
+    def _convert(self, ctx: Context) -> list[Value] | None:
+        """Return a node's results, or None where it can't be imported, which is remembered."""
+        if self._unknown and not is_known(ctx.node):
+            return None
+        try:
+            return convert_node(ctx, self._opsets)
+        except UnsupportedError as err:
+            reason = str(err).removeprefix(f"{ctx.describe()}: ")
+        except CONVERTER_ERRORS as err:
+            reason = wrong_type(ctx) or f"{reason_of(err)}; its operands are {ctx.operands()}"
+        self._failures.append(Refusal(ctx.qualified, ctx.name, ctx.place, reason))
+        return None
 
 
 def _fills_bytes(array: np.ndarray) -> bool:
     """Return whether elements take the whole bytes that NumPy keeps them in, and are numbers."""
     name = array.dtype.name
     return name not in ("object", "float4_e2m1fn") and not name.endswith(("int2", "int4"))
-
-
-def _reason(err: Exception) -> str:
-    """Say what a converter raised; its kind as well, where that says nothing of the model."""
-    assert not isinstance(err, MoonPolyError)
-    lines = [line.strip() for line in str(err).splitlines() if line.strip()]
-    text = lines[0] if lines else "no message"
-    if isinstance(err, _SLIPS):
-        return f"this form of the operator can't be imported ({type(err).__name__}: {text})"
-    return text

@@ -166,6 +166,9 @@ def _split(ctx: Context) -> list[relax.Expr | None] | None:
 @converts("Pad")
 def _pad(ctx: Context) -> relax.Expr | None:
     """Pad by as many as are known in symbols; else read them at run time."""
+    mode = ctx.attrs.get("mode", "constant")
+    if mode not in ("constant", "edge", "reflect", "wrap"):
+        ctx.unsupported(f"the standard has no mode {mode!r}")
     shape, pads = ctx.shape(0), ctx.integers(1)
     if ctx.opset < 11 or shape is None:
         return None
@@ -182,7 +185,6 @@ def _pad(ctx: Context) -> relax.Expr | None:
     for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         before[axis] = low
         sizes[axis] = ctx.symbols.add(ctx.symbols.add(shape[axis], low), high)
-    mode = ctx.attrs.get("mode", "constant")
     if mode == "wrap" and any(isinstance(pad, int) and pad < 0 for pad in pads):
         ctx.unsupported("it takes off and wraps at once; slice first")
     if mode != "constant":
