@@ -80,7 +80,7 @@ def refused_thrice() -> ModelProto:
         ],
         [_tensor("x", ["rows", 12])],
         [_tensor("y", ["rows", 20])],
-        [numpy_helper.from_array(WEIGHT, "w"), numpy_helper.from_array(np.array([0, 0, 0, 1]), "pads")],
+        [numpy_helper.from_array(WEIGHT, "w"), numpy_helper.from_array(np.arange(4), "pads")],
     )
     model.graph.value_info.append(_tensor("a", ["rows", 12]))
     model.opset_import.append(helper.make_opsetid("com.example", 3))
