@@ -47,7 +47,7 @@ _SPLIT_COLUMNS = {
 }
 _RESIDUE_COLUMNS = {
     64: (8, 16, 32, 48, 64, 96, 128),
-    128: (16, 32, 64, 96, 128, 160),
+    128: (16, 32, 64, 96, 128),
 }
 # More rows than these are more than the registers of the threads that load can hold.
 _STRIDED_COLUMNS = {64: (16, 64)}

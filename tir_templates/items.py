@@ -55,6 +55,11 @@ class ItemType:
         return ALIGNED_BYTES // self.bytes
 
     @property
+    def residues(self) -> int:
+        """Rows that are so many apart start alike within 16 bytes, of 8 bits where k is even."""
+        return min(self.aligned, MAX_RESIDUES)
+
+    @property
     def step(self) -> int:
         """Items of k in one stage of a ring."""
         return ROW_BYTES // self.bytes

@@ -122,7 +122,15 @@ class Device:
         return count.value
 
     def tensor_map(
-        self, dtype: str, address: int, items: int, rows: int, row_bytes: int, box: tuple[int, int]
+        self,
+        dtype: str,
+        address: int,
+        items: int,
+        rows: int,
+        row_bytes: int,
+        box: tuple[int, int],
+        *,
+        swizzled: bool,
     ) -> ctypes.Array[ctypes.c_char]:
         """Return the map of ``rows`` rows of ``items`` contiguous items, copied in boxes."""
         memory = ctypes.create_string_buffer(192)
@@ -139,7 +147,7 @@ class Device:
                 (ctypes.c_uint32 * 2)(*box),
                 (ctypes.c_uint32 * 2)(1, 1),
                 0,
-                _SWIZZLE_128,
+                _SWIZZLE_128 if swizzled else 0,
                 _PROMOTE_128,
                 0,
             )

@@ -25,8 +25,7 @@ enum class GpuLoads : uint8_t {
   kTma,
   /*! \brief By asynchronous copies of 16 bytes, of the same operands. */
   kAsync,
-  /*! \brief By several tensor maps of each, one for each residue of the rows, modulo the items
-   *         of 16 bytes: k contiguous. */
+  /*! \brief By several tensor maps of each, one for each residue of the rows: k contiguous. */
   kResidue,
   /*! \brief One row or one column of C, without tensor cores: k contiguous. */
   kGemv,
@@ -63,8 +62,6 @@ enum class GpuParam : uint8_t {
   kBK,
 };
 constexpr size_t kMaxGpuParams = 48;
-/*! \brief Tensor maps of an operand at most, one for each residue of its rows. */
-constexpr int kMaxResidues = 8;
 
 /*!
  * \brief Which dimension of A and of B is contiguous, as BLAS names it: "nt" is A (m, k) and

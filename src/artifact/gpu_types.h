@@ -7,12 +7,16 @@
 
 #include <dlpack/dlpack.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
 #include "cuda/driver.h"
 
 namespace moonpoly {
+
+/*! \brief Tensor maps of an operand at most, one for each residue of its rows. */
+constexpr int kMaxResidues = 8;
 
 struct GpuTypes {
   /*! \brief As tensors carry them. */
@@ -26,6 +30,8 @@ struct GpuTypes {
   int32_t step() const { return 128 / item_bytes(); }
   /*! \brief Items of 16 bytes: what rows of A and B must be apart a multiple of for maps. */
   int32_t aligned_items() const { return 16 / item_bytes(); }
+  /*! \brief Rows that are so many apart must start alike within 16 bytes for a map of them. */
+  int32_t residues() const { return std::min(aligned_items(), kMaxResidues); }
 };
 
 /*!

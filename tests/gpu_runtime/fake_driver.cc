@@ -3,7 +3,7 @@
 //
 // An image is text: "um un box_x box_y swapped cluster_p cluster_q split dtype out_dtype". The
 // kernels and what they take: "tma" (x_map, y_map), "async" (a, a_skip, a_m, b, b_skip, b_n),
-// "residue" (as many maps of each as 16 bytes have items, a_skip, a_m, b_skip, b_n),
+// "residue" (maps of each, as many as 16 bytes have items and at most 8, a_skip, a_m, b_skip, b_n),
 // "strided" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k); then all of them (c, m, n, k, ldc,
 // vector_c, grid), and those with "split" (workspace, counters, cluster, slices).
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Map {
   void* address;
   uint64_t inner, outer, stride_bytes;
   uint32_t box_inner, box_outer;
-  int type;
+  int type, swizzle;
 };
 
 struct Attribute {
@@ -141,6 +141,9 @@ struct Kernel {
 
   bool LoadsItems() const { return symbol != "tma" && symbol != "residue"; }
   int Step() const { return 128 / item->bytes; }
+  int Residues() const { return symbol == "residue" ? std::min(8, 16 / item->bytes) : 1; }
+  // Rows that start anywhere are read from a multiple of 16 bytes to one.
+  int BoxItems() const { return Step() + (symbol == "residue" ? 16 / item->bytes : 0); }
   // Sums of integers are integers.
   const Type& Sum() const {
     return *FindType(std::string(item->name) == "int8" ? "int32" : "float32");
@@ -165,7 +168,8 @@ struct Operand {
     if (maps.size() == 1) return Load(*type, maps[0], i, k);
     if (!maps.empty()) {
       const int64_t count = static_cast<int64_t>(maps.size()), first = i % count;
-      return Load(*type, maps[first], i / count, k + ((skip + first * line) & (count - 1)));
+      const int64_t start = (skip + first * line) & (16 / type->bytes - 1);
+      return Load(*type, maps[first], i / count, k + start);
     }
     return i < lines && k < depth ? Get(*type, items, skip + i * line + k * step) : 0.0;
   }
@@ -206,9 +210,8 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
       each->step = kernel.symbol == "async" ? 1 : reader.Next<int64_t>();
     }
   } else {
-    const int count = kernel.symbol == "residue" ? 16 / kernel.item->bytes : 1;
     for (Operand* each : {&call.x, &call.y}) {
-      for (int i = 0; i < count; ++i) each->maps.push_back(reader.Next<Map>());
+      for (int i = 0; i < kernel.Residues(); ++i) each->maps.push_back(reader.Next<Map>());
     }
   }
   if (kernel.symbol == "residue") {
@@ -375,12 +378,13 @@ int cuTensorMapEncodeTiled(Map* map, int type, uint32_t rank, void* address, con
   const bool known = type == 0 || type == 6 || type == 9 || type == 11;
   const bool valid = known && rank == 2 && reinterpret_cast<uintptr_t>(address) % 16 == 0 &&
                      strides[0] % 16 == 0 && shape[0] > 0 && shape[1] > 0 &&
-                     box[0] * bytes <= 128 && box[1] <= 256 && elements[0] == 1 &&
-                     elements[1] == 1 && interleave == 0 && swizzle == 3 && fill == 0 &&
+                     (swizzle == 0 || (swizzle == 3 && box[0] * bytes <= 128)) &&
+                     box[0] * bytes % 16 == 0 && box[0] <= 256 && box[1] <= 256 &&
+                     elements[0] == 1 && elements[1] == 1 && interleave == 0 && fill == 0 &&
                      strides[0] > 0;
   if (!valid) return kInvalidValue;
   ++num_maps;
-  *map = {address, shape[0], shape[1], strides[0], box[0], box[1], type};
+  *map = {address, shape[0], shape[1], strides[0], box[0], box[1], type, swizzle};
   return 0;
 }
 int cuLaunchKernelEx(const Config* config, void* function, void** arguments, void**) {
@@ -399,8 +403,9 @@ int cuLaunchKernelEx(const Config* config, void* function, void** arguments, voi
   }
   for (const auto& [operand, box] : {std::pair(&call.x, kernel.box_x), {&call.y, kernel.box_y}}) {
     for (const Map& map : operand->maps) {
-      if (map.box_inner != static_cast<unsigned>(kernel.Step()) || map.type != kernel.item->map ||
-          map.box_outer != static_cast<unsigned>(box)) {
+      if (map.box_inner != static_cast<unsigned>(kernel.BoxItems()) ||
+          map.box_outer != static_cast<unsigned>(box) || map.type != kernel.item->map ||
+          (map.swizzle == 0) != (kernel.symbol == "residue")) {
         return kInvalidValue;
       }
     }

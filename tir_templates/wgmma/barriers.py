@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
-from .config import WgmmaConfig
+from .config import RESIDUE_COPIERS, WgmmaConfig
+from .load_residue import arrivals
 
 
 def make_barriers(c: WgmmaConfig):
@@ -14,13 +15,18 @@ def make_barriers(c: WgmmaConfig):
     filled = c.filling_arrivals
 
     @T.inline
-    def make(full, empty, order):
-        for i in T.unroll(c.stages):
+    def make(smem, full, empty, order):
+        for i in T.unroll(c.slots):
             T.ptx.mbarrier.init.shared.b64(full.ptr_to([i]), T.uint32(filled))
             T.ptx.mbarrier.init.shared.b64(empty.ptr_to([i]), T.uint32(freed))
         if c.pingpong:
             T.ptx.mbarrier.init.shared.b64(order.ptr_to([0]), T.uint32(1))
             T.ptx.mbarrier.init.shared.b64(order.ptr_to([1]), T.uint32(1))
+        if c.loads == "residue":
+            raw_full, raw_empty = T.meta_var(arrivals(c, smem))
+            for i in T.unroll(c.stages):
+                T.ptx.mbarrier.init.shared.b64(raw_full.ptr_to([i]), T.uint32(RESIDUE_COPIERS))
+                T.ptx.mbarrier.init.shared.b64(raw_empty.ptr_to([i]), T.uint32(filled))
         T.ptx.fence.mbarrier_init.release.cluster()
         T.ptx.fence.proxy.async_.shared__cta()
 

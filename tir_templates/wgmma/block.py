@@ -30,8 +30,10 @@ class Block:
     Shared memory: ``smem`` as bytes, the barriers ``full``, ``empty`` and ``order``. Registers:
     ``work`` (tile, slice, first step of the reduction, number of steps), ``at`` (the tile's first
     row and column), ``ring`` (slot and phase), ``rank`` (the block's number in its cluster).
-    Expressions: ``depth`` (slots in use), ``stride`` (from a block's tile to its next), ``tiles``
-    and how many of them lie along p and q; ``tx``, ``warp`` and ``lane`` of the thread.
+    Expressions: ``depth`` (slots in use of the ring that the tensor cores read), ``arrival_depth``
+    (of the one that memory is copied to, mostly the same), ``stride`` (from a block's tile to its
+    next), ``tiles`` and how many of them lie along p and q; ``tx``, ``warp`` and ``lane`` of the
+    thread.
     """
 
     smem: Any
@@ -43,6 +45,7 @@ class Block:
     ring: Any
     rank: Any
     depth: Any
+    arrival_depth: Any
     stride: Any
     tiles: Any
     p_tiles: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..items import MAX_RESIDUES, ROW_BYTES, TypedConfig
+from ..items import ALIGNED_BYTES, ROW_BYTES, TypedConfig
 
 WARPGROUP = 128
 # Rows of one wgmma instruction.
@@ -16,8 +16,14 @@ _RESERVED_BYTES = 1024
 # What one block may have at most.
 MAX_BLOCK_BYTES = 227 * 1024
 
-# The 128-byte swizzle repeats after so many bytes.
+# The 128-byte swizzle repeats after so many bytes; tensor copies go to multiples of 128.
 _SWIZZLE_BYTES = 1024
+COPY_BYTES = 128
+
+# Rows that start anywhere arrive with 16 bytes more than a step, and are put in place from there.
+RAW_ROW_BYTES = ROW_BYTES + ALIGNED_BYTES
+# Slots that they are put in place in: one is multiplied while the next is written.
+_PLACED_SLOTS = 2
 
 # Columns of 16 bits that an epilogue stages at a time, and the padding that keeps banks apart.
 STAGED = 64
@@ -27,6 +33,9 @@ STAGED_PITCH = STAGED + 8
 # Registers of a thread after the producer has given some away, by the number of consumers.
 PRODUCER_REGISTERS = 40
 CONSUMER_REGISTERS = {1: 240, 2: 232, 3: 152}
+
+# Warps that issue the copies by residues: one for each operand.
+RESIDUE_COPIERS = 2
 
 # Named barriers; 0 is the whole block's.
 BARRIER_CONSUMERS, BARRIER_READY, BARRIER_LOADERS, BARRIER_WARPGROUP = 1, 2, 3, 4
@@ -120,14 +129,20 @@ class WgmmaConfig(TypedConfig):
         """Threads that load: one of a warp issues TMAs; plain loads take eight warps."""
         if self.loads == "strided":
             return 2 * WARPGROUP
-        if self.trades_registers:
-            return WARPGROUP
-        return 64 if self.loads == "residue" else 32
+        if self.loads == "residue":
+            return RESIDUE_COPIERS * 32 + self.placing_threads
+        return WARPGROUP if self.trades_registers else 32
+
+    @property
+    def placing_threads(self) -> int:
+        """Threads that put in place what arrives by residues; fewer where blocks are several."""
+        return WARPGROUP if self.blocks > 1 else 2 * WARPGROUP
 
     @property
     def filling_arrivals(self) -> int:
-        """Arrivals that fill a slot, beside the bytes: warps, or operands with their own warp."""
-        return {"tma": 1, "residue": 2, "strided": self.producer_threads // 32}[self.loads]
+        """Arrivals that fill a slot, beside the bytes: of each warp that stores to it."""
+        storing = {"tma": 32, "residue": self.placing_threads, "strided": self.producer_threads}
+        return storing[self.loads] // 32
 
     @property
     def consumer_threads(self) -> int:
@@ -155,14 +170,19 @@ class WgmmaConfig(TypedConfig):
         return self.p_bytes + self.q_bytes
 
     @property
+    def slots(self) -> int:
+        """Slots that the tensor cores read, at most."""
+        return _PLACED_SLOTS if self.loads == "residue" else self.stages
+
+    @property
     def empty_offset(self) -> int:
         """Where the barriers of empty slots lie, behind those of full ones."""
-        return 8 * self.stages
+        return 8 * self.slots
 
     @property
     def order_offset(self) -> int:
         """Where the two barriers lie that say whose turn it is in ping-pong."""
-        return self.empty_offset + 8 * self.stages
+        return self.empty_offset + 8 * self.slots
 
     @property
     def flag_offset(self) -> int:
@@ -170,13 +190,19 @@ class WgmmaConfig(TypedConfig):
         return self.order_offset + 16
 
     @property
+    def raw_full_offset(self) -> int:
+        """Where the barriers lie of what arrived by residues; those of what was read follow."""
+        return self.flag_offset + 16
+
+    @property
     def staging_offset(self) -> int:
         """Where results are staged that are no partial sums."""
-        return _up(self.flag_offset + 16, 128)
+        raw_barriers = 16 * self.stages if self.loads == "residue" else 0
+        return _up(self.raw_full_offset + raw_barriers, 128)
 
     @property
     def ring_offset(self) -> int:
-        """Where the ring begins. It comes last: launches have as many slots of it as they use."""
+        """Where the slots begin that the tensor cores read."""
         end = self.staging_offset
         if not self.split and not self.wide_output:
             end += self.consumers * WGMMA_ROWS * STAGED_PITCH * STAGED_BYTES
@@ -188,24 +214,45 @@ class WgmmaConfig(TypedConfig):
         return self.un + 4
 
     @property
-    def sum_skew(self) -> int:
-        """Floats more after every eight rows: those are what a warp writes at once, by residues."""
-        return 4 if self.loads == "residue" else 0
+    def arrival_offset(self) -> int:
+        """Where the ring begins that memory is copied to.
+
+        It comes last: launches have as many slots of it as they use.
+        """
+        placed = _PLACED_SLOTS * self.slot_bytes if self.loads == "residue" else 0
+        return self.ring_offset + placed
+
+    @property
+    def arrival_bytes(self) -> int:
+        """Bytes of a slot of that ring."""
+        if self.loads != "residue":
+            return self.slot_bytes
+        return self.residues * (self.raw_box_bytes(self.rows) + self.raw_box_bytes(self.columns))
+
+    def raw_box_bytes(self, height: int) -> int:
+        """Bytes from the rows of one residue to those of the next, of ``height`` rows in all."""
+        return _up(height // self.residues * RAW_ROW_BYTES, COPY_BYTES)
 
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block with all its slots."""
-        return self.ring_offset + self.stages * self.slot_bytes
+        return self.arrival_offset + self.stages * self.arrival_bytes
 
     @property
     def least_bytes(self) -> int:
         """Shared memory of a block however few slots it has: partial sums lie where they are."""
-        return self.ring_offset + max(self.slot_bytes, self.sum_bytes if self.split else 0)
+        sums = self.sum_bytes if self.split else 0
+        return max(self.arrival_offset + self.arrival_bytes, self.ring_offset + sums)
 
     @property
     def residues(self) -> int:
         """Tensor maps of an operand: rows that are so many apart start alike within 16 bytes."""
-        return self.item.aligned if self.loads == "residue" else 1
+        return self.item.residues if self.loads == "residue" else 1
+
+    @property
+    def box_items(self) -> int:
+        """Items of each row that one tensor copy brings."""
+        return self.step + (self.item.aligned if self.loads == "residue" else 0)
 
     @property
     def box_x(self) -> int:
@@ -244,9 +291,7 @@ class WgmmaConfig(TypedConfig):
         if self.loads == "strided" and (self.cluster > 1 or self.trades_registers):
             found.append("plain loads can't be shared and need their registers")
         if self.loads == "residue" and not self.split:
-            found.append("rows that arrive by residues are put in order as partial sums only")
-        if self.residues > MAX_RESIDUES:
-            found.append(f"rows of {self.dtype} would need {self.residues} tensor maps")
+            found.append("rows that arrive by residues are stored as partial sums only")
         if self.trades_registers and self.blocks > 1:
             found.append("registers can be traded only in a block that is alone")
         return found
@@ -254,7 +299,7 @@ class WgmmaConfig(TypedConfig):
     @property
     def sum_bytes(self) -> int:
         """Bytes of a tile of partial sums in shared memory."""
-        return (self.um * self.sum_pitch + self.um // 8 * self.sum_skew) * 4
+        return self.um * self.sum_pitch * 4
 
     @property
     def registers_needed(self) -> int:

@@ -20,14 +20,15 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
     The compiled kernel has no host code, and those of the parameters below that it needs. ``x_map``
     and ``y_map`` are tensor maps of the operands along p and q, k contiguous: copies of ``step``
     items of ``box_x`` and ``box_y`` rows, swizzled in 128 bytes. With ``loads="residue"`` there is
-    one for the rows of each residue modulo the items of 16 bytes, and ``a_skip``, ``a_m``,
-    ``b_skip`` and ``b_n`` are as below. ``a``, ``b`` are the operands of ``loads="strided"``, at
-    multiples of 16 bytes, with the items to skip and both strides. ``c`` comes with ``ldc`` and
-    ``vector_c``, the items that every row of C may be stored in at once (those of 16 bytes, 2 or
-    1). ``grid`` is the number of blocks, ``depth`` the slots of the ring that the launch has shared
-    memory for. Where the reduction is cut, ``cluster`` blocks of a tile add up in shared memory,
-    and ``slices`` clusters of a tile in ``workspace``, counted by ``counters`` (zero, before and
-    after); each part has ``part_steps`` steps, the first ``longer_parts`` one more.
+    one for the rows of each residue modulo ``residues``, of 16 bytes more and not swizzled, and
+    ``a_skip``, ``a_m``, ``b_skip`` and ``b_n`` are as below. ``a``, ``b`` are the operands of
+    ``loads="strided"``, at multiples of 16 bytes, with the items to skip and both strides. ``c``
+    comes with ``ldc`` and ``vector_c``, the items that every row of C may be stored in at once
+    (those of 16 bytes, 2 or 1). ``grid`` is the number of blocks, ``depth`` the slots of the ring
+    that the launch has shared memory for. Where the reduction is cut, ``cluster`` blocks of a tile
+    add up in shared memory, and ``slices`` clusters of a tile in ``workspace``, counted by
+    ``counters`` (zero, before and after); each part has ``part_steps`` steps, the first
+    ``longer_parts`` one more.
     """
     make, begin = make_barriers(c), first_tile(c)
     items, sum_dtype = f"uint{8 * c.item.bytes}", c.item.sums
@@ -110,9 +111,9 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
         p_tiles: T.let = T.truncdiv(p_extent + c.rows * c.cluster_p - 1, c.rows * c.cluster_p)
         q_tiles: T.let = T.truncdiv(q_extent + c.columns * c.cluster_q - 1, c.columns * c.cluster_q)
         smem = T.alloc_buffer((c.shared_bytes,), "uint8", scope="shared.dyn", align=1024)
-        full = T.decl_buffer((c.stages,), "uint64", data=smem.data, scope="shared.dyn")
+        full = T.decl_buffer((c.slots,), "uint64", data=smem.data, scope="shared.dyn")
         empty = T.decl_buffer(
-            (c.stages,), "uint64", data=smem.data, byte_offset=c.empty_offset, scope="shared.dyn"
+            (c.slots,), "uint64", data=smem.data, byte_offset=c.empty_offset, scope="shared.dyn"
         )
         order = T.decl_buffer(
             (2,), "uint64", data=smem.data, byte_offset=c.order_offset, scope="shared.dyn"
@@ -146,6 +147,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
                 at,
                 ring,
                 rank,
+                c.slots if c.loads == "residue" else depth,
                 depth,
                 T.truncdiv(grid, c.cluster),
                 p_tiles * q_tiles,
@@ -156,8 +158,8 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
                 lane,
             )
         )
-        if warp == 0 and T.cuda.elect_sync() != T.uint32(0):
-            make(full, empty, order)
+        if warp == c.consumers * 4 and T.cuda.elect_sync() != T.uint32(0):
+            make(smem, full, empty, order)
         begin(own, block, k, cluster, slices, part_steps, longer_parts)
         if warp >= c.consumers * 4:
             produce(own, p, q, k)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tvm.script import tirx as T
 
 from .barriers import await_cluster
-from .config import BARRIER_READY, PRODUCER_REGISTERS, WgmmaConfig
-from .load_residue import load_residue
+from .config import BARRIER_LOADERS, BARRIER_READY, PRODUCER_REGISTERS, RESIDUE_COPIERS, WgmmaConfig
+from .load_residue import arrivals, copy_residues, place_residues
 from .load_strided import load_strided
 from .load_tma import load_tma
 from .walk import next_tile
@@ -34,7 +34,12 @@ def producer(c: WgmmaConfig):
             T.ptx.griddepcontrol.launch_dependents()
             prefetch(p.maps)
             prefetch(q.maps)
-        T.ptx.bar.sync(BARRIER_READY, c.threads)
+        if c.loads != "tma":
+            # Unlike the thread that made the barriers, these must be told that they exist.
+            T.ptx.bar.sync(BARRIER_LOADERS, c.producer_threads)
+        # The consumers wait for the barriers; the first copies don't wait for the consumers.
+        T.cuda.warp_sync()
+        T.ptx.bar.arrive(BARRIER_READY, c.threads)
         if c.cluster > 1:
             # No block may copy into another's ring before that one's barriers exist.
             await_cluster()
@@ -59,15 +64,18 @@ def _by_maps(c: WgmmaConfig):
 
 
 def _by_residues(c: WgmmaConfig):
-    load_p, load_q = load_residue(c, along_p=True), load_residue(c, along_p=False)
-    loader = c.consumers * 4
+    copy_p, copy_q = (copy_residues(c, along_p=along_p) for along_p in (True, False))
+    place, loader = place_residues(c), c.consumers * 4
 
     @T.inline
     def fill(b, p, q, k):
+        raw_full, raw_empty = T.meta_var(arrivals(c, b.smem))
+        if b.warp >= loader + RESIDUE_COPIERS:
+            place(b, p, q, raw_full, raw_empty, b.tx - (c.consumer_threads + RESIDUE_COPIERS * 32))
         if b.warp == loader and T.cuda.elect_sync() != T.uint32(0):
-            load_p(b, p)
+            copy_p(b, p, raw_full, raw_empty)
         if b.warp == loader + 1 and T.cuda.elect_sync() != T.uint32(0):
-            load_q(b, q)
+            copy_q(b, q, raw_full, raw_empty)
         T.cuda.warp_sync()
 
     return fill

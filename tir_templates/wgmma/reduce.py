@@ -29,28 +29,14 @@ _FLYING = {1: 4, 2: 4, 3: 2, 4: 2}
 
 def _place(c: WgmmaConfig, row, column):
     """Where an item of the tile lies among the partial sums."""
-    skew = T.truncdiv(row, 8) * c.sum_skew if c.sum_skew else 0
-    return row * c.sum_pitch + skew + column
-
-
-def _index(c: WgmmaConfig, line, lines: int):
-    """Which row or column of the tile the given one of the tensor cores is."""
-    if c.loads != "residue":
-        return line
-    box = lines // c.residues
-    return T.truncmod(line, box) * c.residues + T.truncdiv(line, box)
+    return row * c.sum_pitch + column
 
 
 def stage_sums(c: WgmmaConfig):
     """Return an inline function that writes one consumer's sums to shared memory, as rows of C."""
-    in_order = c.loads != "residue" and not c.swapped
     blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
     per_block = c.columns // 2
     store_pair = f"st.shared.v2.{_WORDS[c.item.sums]}"
-
-    def locate(p, q):
-        p, q = _index(c, p, c.rows), _index(c, q, c.columns)
-        return _place(c, q, p) if c.swapped else _place(c, p, q)
 
     @T.inline
     def write(partial, sums, warp, wg, lane):
@@ -64,7 +50,7 @@ def stage_sums(c: WgmmaConfig):
                     + T.truncdiv(lane, 4)
                 )
                 for group in T.unroll(c.columns // 8):
-                    if in_order:
+                    if not c.swapped:
                         T.ptx[store_pair](
                             partial.ptr_to([_place(c, p, group * 8 + T.truncmod(lane, 4) * 2)]),
                             sums[block * per_block + group * 4 + half * 2],
@@ -73,7 +59,7 @@ def stage_sums(c: WgmmaConfig):
                     else:
                         for i in T.unroll(2):
                             q: T.let = group * 8 + T.truncmod(lane, 4) * 2 + i
-                            partial[locate(p, q)] = sums[
+                            partial[_place(c, q, p)] = sums[
                                 block * per_block + group * 4 + half * 2 + i
                             ]
 

@@ -128,8 +128,8 @@ def contiguous_access(k: int, aligned_items: int) -> str:
     """
     if k % aligned_items == 0:
         return "tma"
-    # Of items of one byte there would be too many tensor maps.
-    return "residue" if aligned_items <= MAX_RESIDUES else "strided"
+    # Of rows of an odd number of bytes there would be too many tensor maps.
+    return "residue" if k * min(aligned_items, MAX_RESIDUES) % aligned_items == 0 else "strided"
 
 
 def plan(

@@ -86,11 +86,12 @@ Storage StorageOf(const Matrix& matrix, bool prefer_rows, int64_t align, const c
   return {by_rows, stride};
 }
 
-GpuLoads AccessOf(const void* data, int64_t stride, int64_t align) {
+GpuLoads AccessOf(const void* data, int64_t stride, const GpuTypes& types) {
+  const int64_t align = types.aligned_items();
   if (stride == 0) return GpuLoads::kStrided;
   const bool aligned = reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % align == 0;
   if (aligned) return GpuLoads::kTma;
-  return align <= kMaxResidues ? GpuLoads::kResidue : GpuLoads::kStrided;
+  return stride * types.residues() % align == 0 ? GpuLoads::kResidue : GpuLoads::kStrided;
 }
 
 }  // namespace
@@ -138,7 +139,7 @@ GpuMatmul BindGpuMatmul(const GpuKernelSetObj& ks, const DLTensor* a, const DLTe
   out.lda = sa.stride;
   out.ldb = sb.stride;
   out.problem.layout = static_cast<GpuLayout>((sa.by_rows ? 0 : 2) + (sb.by_rows ? 0 : 1));
-  out.problem.access = std::max(AccessOf(out.a, out.lda, align), AccessOf(out.b, out.ldb, align));
+  out.problem.access = std::max(AccessOf(out.a, out.lda, types), AccessOf(out.b, out.ldb, types));
   return out;
 }
 

@@ -123,21 +123,25 @@ cuda::MappedMatrix WholeMatrix(const GpuKernelSetObj& ks, const Operand& operand
   matrix.stride_bytes = operand.line * ks.manifest().types.item_bytes();
   matrix.box_inner = ks.manifest().types.step();
   matrix.box_outer = box;
+  matrix.swizzled = true;
   matrix.type = ks.manifest().types.map;
   return matrix;
 }
 
-// Every line of a residue, from the first on and from the multiple of 16 bytes before it. Where
-// there is no such line a kernel stores nothing of what it loads.
-cuda::MappedMatrix OfResidue(cuda::MappedMatrix matrix, int residues, int first) {
+// Every line of a residue, from the first on and from the multiple of 16 bytes before it; each load
+// fetches so much more. Where there is no such line a kernel stores nothing of what it loads.
+cuda::MappedMatrix OfResidue(cuda::MappedMatrix matrix, const GpuTypes& types, int first) {
+  const int residues = types.residues();
   const int64_t line = first < matrix.outer ? first : 0;
   const uintptr_t address =
       reinterpret_cast<uintptr_t>(Offset(matrix.address, line * matrix.stride_bytes));
   const uintptr_t over = address % kLoadBytes;
   matrix.address = reinterpret_cast<void*>(address - over);
-  matrix.inner += static_cast<int64_t>(over) * residues / kLoadBytes;
+  matrix.inner += static_cast<int64_t>(over) / types.item_bytes();
   matrix.outer = first < matrix.outer ? (matrix.outer - first + residues - 1) / residues : 1;
   matrix.stride_bytes *= residues;
+  matrix.box_inner += types.aligned_items();
+  matrix.swizzled = false;
   return matrix;
 }
 
@@ -153,10 +157,10 @@ void FillMaps(const GpuKernelSetObj& ks, const GpuKernelSpec& kernel, Arguments*
     arguments->y_maps[0] = cuda::CachedTensorMap(of_y);
     return;
   }
-  const int residues = ks.manifest().types.aligned_items();
-  for (int i = 0; i < residues; ++i) {
-    arguments->x_maps[i] = cuda::CachedTensorMap(OfResidue(of_x, residues, i));
-    arguments->y_maps[i] = cuda::CachedTensorMap(OfResidue(of_y, residues, i));
+  const GpuTypes& types = ks.manifest().types;
+  for (int i = 0; i < types.residues(); ++i) {
+    arguments->x_maps[i] = cuda::CachedTensorMap(OfResidue(of_x, types, i));
+    arguments->y_maps[i] = cuda::CachedTensorMap(OfResidue(of_y, types, i));
   }
 }
 

@@ -11,7 +11,8 @@ namespace cuda {
 
 namespace {
 
-constexpr int kNoInterleave = 0, kSwizzle128 = 3, kPromote128 = 2, kZeroFill = 0;
+constexpr int kNoInterleave = 0, kPromote128 = 2, kZeroFill = 0;
+constexpr int kNoSwizzle = 0, kSwizzle128 = 3;
 constexpr size_t kEntries = 1024;
 
 struct Entry {
@@ -36,9 +37,9 @@ void Encode(const MappedMatrix& matrix, TensorMap* map) {
   const uint32_t box[] = {static_cast<uint32_t>(matrix.box_inner),
                           static_cast<uint32_t>(matrix.box_outer)};
   const uint32_t element_strides[] = {1, 1};
-  Check(GetDriver().cuTensorMapEncodeTiled(map, matrix.type, 2, matrix.address, shape, stride_bytes,
-                                           box, element_strides, kNoInterleave, kSwizzle128,
-                                           kPromote128, kZeroFill),
+  Check(GetDriver().cuTensorMapEncodeTiled(
+            map, matrix.type, 2, matrix.address, shape, stride_bytes, box, element_strides,
+            kNoInterleave, matrix.swizzled ? kSwizzle128 : kNoSwizzle, kPromote128, kZeroFill),
         "cuTensorMapEncodeTiled");
 }
 

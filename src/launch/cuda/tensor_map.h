@@ -20,17 +20,19 @@ struct MappedMatrix {
   int64_t stride_bytes;
   /*! \brief The block that one load fetches. */
   int32_t box_inner, box_outer;
+  /*! \brief Whether its rows, of 128 bytes, are swizzled as the tensor cores read them. */
+  bool swizzled;
   TensorMapType type;
 
   bool operator==(const MappedMatrix& other) const {
     return address == other.address && inner == other.inner && outer == other.outer &&
            stride_bytes == other.stride_bytes && box_inner == other.box_inner &&
-           box_outer == other.box_outer && type == other.type;
+           box_outer == other.box_outer && swizzled == other.swizzled && type == other.type;
   }
 };
 
 /*!
- * \brief The map of a matrix, with rows of 128 bytes swizzled and zeros outside the matrix.
+ * \brief The map of a matrix, with zeros outside of it.
  *
  * Kept in this thread's memory, which holds a bounded number of them: copy it before asking for
  * another. Throws RuntimeError if the driver refuses it.

@@ -26,7 +26,7 @@ def test_every_program_of_the_space_keeps_the_limits():
         assert config.blocks * (config.shared_bytes + 1024) <= 228 * 1024
         assert config.accumulators <= 208
         assert config.warpgroup_rows % 64 == 0
-        assert config.threads <= 512
+        assert config.threads <= 576
 
 
 def test_tiles_step_by_eight_so_that_waves_can_be_exact():

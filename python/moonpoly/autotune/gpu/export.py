@@ -178,8 +178,8 @@ def _of_ring(config: TileConfig) -> dict[str, Any]:
     if not isinstance(config, WgmmaConfig):
         return {}
     ring = {
-        "base_bytes": config.ring_offset,
-        "slot_bytes": config.slot_bytes,
+        "base_bytes": config.arrival_offset,
+        "slot_bytes": config.arrival_bytes,
         "least_bytes": config.least_bytes,
         "slots": config.stages,
     }

@@ -202,7 +202,7 @@ class Bench:
                 continue
             for residue in range(config.residues):
                 values[f"{name}_map{residue or ''}"] = self._map(
-                    address, k, rows, stride, (config.step, box), config.residues, residue
+                    address, k, rows, stride, (config.box_items, box), config.residues, residue
                 )
         return values
 
@@ -230,6 +230,7 @@ class Bench:
             max(1, _ceil(rows - first, residues)),
             pitch * residues,
             box,
+            swizzled=residues == 1,
         )
 
     def _sums_bytes(self, config: TileConfig, launch: Launch) -> int:
@@ -243,9 +244,9 @@ def bench(dtype: str) -> Bench:
 
 
 def _row_items(config: TileConfig, k: int) -> int:
-    """Return the items from row to row: TMA needs multiples of 16 bytes."""
+    """Return the items from row to row: one tensor map needs multiples of 16 bytes."""
     aligned = config.item.aligned
-    return _ceil(k, aligned) * aligned if config.loads != "strided" else k
+    return _ceil(k, aligned) * aligned if config.loads in ("tma", "gemv", "async") else k
 
 
 def _numpy(dtype: str) -> np.dtype[Any]:

@@ -89,7 +89,8 @@ def _context_us(dtype: str, kernel: Kernel, image: bytes) -> list[float]:
 def checks(kernel: Kernel) -> Sequence[Launch]:
     """Return the products that a kernel must get right before it is timed: ragged everywhere."""
     config = kernel.program.config
-    k = 7 * config.step + (config.item.aligned if config.loads != "strided" else 5)
+    beyond = {"strided": 5, "residue": 6}.get(config.loads, config.item.aligned)
+    k = 7 * config.step + beyond
     ragged = Launch(config.um * 3 - 1, config.un * 2 + 1, k)
     if not config.split:
         return (
