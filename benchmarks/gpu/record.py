@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from moonpoly import config
+from moonpoly.tir_templates.items import ALIGNED_BYTES
 
 from ..report import console, track
 from ..shape_lists import Problem
@@ -22,6 +23,7 @@ from .operands import Pool
 
 _HOPELESS_RATIO = 4.0
 _SAMPLE_US, _MOST_CALLS, _ROUNDS = 120.0, 20, 3
+_LINE_BYTES = 128
 _SMALLEST, _LARGEST = 1 << 16, 1 << 38  # operations
 # Extents of m, n and k, from and to: all kinds, thin outputs, long reductions, short ones, models.
 _KINDS = (
@@ -35,14 +37,18 @@ _KINDS = (
 
 
 def drawn_shapes(count: int, seed: int, aligned: int = 8) -> list[Problem]:
-    """Shapes of every kind in turn; of four, three have rows of ``aligned`` items' multiple."""
+    """Shapes of every kind in turn; of four, three have rows of ``aligned`` items' multiple.
+
+    Half of those have rows of A and B that are whole lines of the cache, as models mostly do.
+    """
     rng = random.Random(f"record {seed}")
     shapes: dict[tuple[int, int, int], None] = {}
     while len(shapes) < count:
         extents = _KINDS[len(shapes) % len(_KINDS)]
         m, n, k = (round(low * (high / low) ** rng.random()) for low, high in extents)
         if rng.random() < 0.75:
-            k = -(-k // aligned) * aligned
+            unit = rng.choice((aligned, aligned * _LINE_BYTES // ALIGNED_BYTES))
+            k = -(-k // unit) * unit
         if rng.random() < 0.75:
             n = -(-n // aligned) * aligned
         if _SMALLEST <= 2 * m * n * k <= _LARGEST and m * n < 1 << 28:
@@ -58,7 +64,8 @@ def record(kernels: device.Kernels, problems: list[Problem], pool: Pool, stage: 
     from moonpoly import _ffi_api
 
     for index, problem in enumerate(problems):
-        overlap = index % 3 == 2
+        # Every kind of shape both ways: `drawn_shapes` takes the kinds in turn.
+        overlap = index // len(_KINDS) % 2 == 1
         shape = problem.m, problem.n, problem.k
         access = access_of(problem, kernels.types)
         texts = _ffi_api.gpu_enumerate_plans(kernels.handle, *shape, access=access, overlap=overlap)

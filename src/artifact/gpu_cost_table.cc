@@ -7,19 +7,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 namespace moonpoly {
 
-GpuCostGrid::GpuCostGrid(std::vector<int64_t> k, const std::vector<float>& loads)
-    : k_(std::move(k)) {
+GpuCostGrid::GpuCostGrid(const std::vector<int64_t>& k, const std::vector<float>& loads)
+    : k_(k.begin(), k.end()) {
   const auto increasing = [](const auto& axis) {
     for (size_t i = 0; i < axis.size(); ++i) {
       if (!(axis[i] > (i == 0 ? 0 : axis[i - 1]))) return false;
     }
     return true;
   };
-  if (k_.size() < 2 || !increasing(k_)) {
+  if (k.size() < 2 || !increasing(k)) {
     TVM_FFI_THROW(ValueError) << "grid.k must hold 2 or more increasing positive integers";
   }
   const auto one = std::find(loads.begin(), loads.end(), 1.0f);
@@ -29,6 +28,12 @@ GpuCostGrid::GpuCostGrid(std::vector<int64_t> k, const std::vector<float>& loads
     TVM_FFI_THROW(ValueError) << "grid.load must hold at most " << kMaxLoads
                               << " increasing positive numbers: 1 among them, one below it and "
                                  "one above it at least, and above it only whole numbers";
+  }
+  for (size_t i = 0; i + 1 < k_.size(); ++i) inverse_k_steps_.push_back(1 / (k_[i + 1] - k_[i]));
+  for (size_t bit = 0; bit < k_lut_.size(); ++bit) {
+    size_t i = 0;
+    while (i + 2 < k_.size() && k[i + 1] <= int64_t{1} << bit) ++i;
+    k_lut_[bit] = static_cast<int8_t>(i);
   }
   num_loads_ = static_cast<int32_t>(loads.size());
   whole_ = static_cast<int32_t>(one - loads.begin());
@@ -41,14 +46,15 @@ GpuCostGrid::GpuCostGrid(std::vector<int64_t> k, const std::vector<float>& loads
   }
 }
 
-GpuCostGrid::Depth GpuCostGrid::LocateK(float k) const {
+GpuCostGrid::Depth GpuCostGrid::LocateK(int64_t k) const {
   const int32_t end = static_cast<int32_t>(k_.size()) - 2;
-  int32_t index = 0;
-  while (index < end && static_cast<float>(k_[index + 1]) <= k) ++index;
-  const float low = static_cast<float>(k_[index]), high = static_cast<float>(k_[index + 1]);
+  const int32_t bit = 31 - __builtin_clz(static_cast<uint32_t>(k));
+  const float at = static_cast<float>(k);
+  int32_t index = k_lut_[bit];
+  while (index < end && k_[index + 1] <= at) ++index;
   // Below the first point a tile costs what it costs there: the fixed part is most of it.
   // Beyond the last one it goes on as between the last two.
-  return {index, std::max(0.0f, (k - low) / (high - low))};
+  return {index, std::max(0.0f, (at - k_[index]) * inverse_k_steps_[index])};
 }
 
 float GpuCostGrid::WithinWave(const Row& row, float load) const {

@@ -35,9 +35,10 @@ class GpuCostGrid {
    * \brief Increasing positive values; among the loads must be 1, less, and whole waves above.
    * Throws ValueError.
    */
-  GpuCostGrid(std::vector<int64_t> k, const std::vector<float>& loads);
+  GpuCostGrid(const std::vector<int64_t>& k, const std::vector<float>& loads);
 
-  Depth LocateK(float k) const;
+  /*! \brief Of a length from 1 to 2^31. */
+  Depth LocateK(int64_t k) const;
 
   /*!
    * \brief Microseconds of a launch of `waves` (> 0, may be broken) waves of tiles.
@@ -75,7 +76,10 @@ class GpuCostGrid {
     return low + (row[i + 1] - low) * (load - loads_[i]) * inverse_steps_[i];
   }
 
-  std::vector<int64_t> k_;
+  /*! \brief The points of the k axis, and one over the distance to the next. */
+  std::vector<float> k_, inverse_k_steps_;
+  /*! \brief The last point of the k axis at or below each power of two. */
+  std::array<int8_t, 32> k_lut_{};
   std::array<float, kMaxLoads> loads_{};
   std::array<float, kMaxLoads> inverse_steps_{};
   int32_t num_loads_ = 0;

@@ -5,6 +5,7 @@
 
 #include <tvm/ffi/error.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -68,9 +69,9 @@ std::unique_ptr<GpuKernelSetObj::FunctionTable> GpuKernelSetObj::Load(cuda::Stre
     cuda::Function function = nullptr;
     cuda::Check(driver.cuModuleGetFunction(&function, module, spec.symbol.c_str()),
                 ("finding " + spec.symbol).c_str());
-    cuda::Check(
-        driver.cuFuncSetAttribute(function, cuda::kMaxDynamicSharedBytes, spec.shared_bytes),
-        ("giving shared memory to " + spec.name).c_str());
+    const int32_t most_bytes = std::max(spec.shared_bytes, manifest_.machine.lone_bytes);
+    cuda::Check(driver.cuFuncSetAttribute(function, cuda::kMaxDynamicSharedBytes, most_bytes),
+                ("giving shared memory to " + spec.name).c_str());
     // Multiprocessors that had less of it would have to be emptied before they get more.
     cuda::Check(driver.cuFuncSetAttribute(function, cuda::kPreferredSharedPercent, 100),
                 ("giving shared memory to " + spec.name).c_str());

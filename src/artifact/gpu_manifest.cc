@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -15,9 +16,8 @@ namespace moonpoly {
 namespace {
 
 constexpr int64_t kGpuManifestSchema = 1;
-// Bounds what the selector looks at for one shape.
-constexpr size_t kMaxKernels = 96;
 constexpr int64_t kMaxTile = 512;
+constexpr int64_t kMaxSharedBytes = 227 << 10;
 // What every GPU with clusters allows.
 constexpr int64_t kMaxCluster = 8;
 constexpr const char* kLayoutNames[] = {"nn", "nt", "tn", "tt"};
@@ -132,6 +132,34 @@ std::vector<float> ReadCosts(const JsonReader& json, const GpuCostGrid& grid) {
   return us;
 }
 
+// Without it, such stores take no longer than whole vectors.
+std::array<float, 2> ReadNarrow(const JsonReader& cost) {
+  std::array<float, 2> out{};
+  if (!cost.Has("narrow_us")) return out;
+  const std::vector<float> given = cost.GetFloats("narrow_us");
+  if (given.size() != out.size() || !(given[0] >= 0.0f) || !(given[1] >= 0.0f)) {
+    TVM_FFI_THROW(ValueError) << cost.where() << ".narrow_us must hold 2 numbers of 0 or more, for "
+                              << "stores of pairs and of single elements";
+  }
+  std::copy(given.begin(), given.end(), out.begin());
+  return out;
+}
+
+// Without it, tiles fetch as fast as their tables say.
+std::array<float, 3> ReadFetchRates(const JsonReader& machine) {
+  std::array<float, 3> out;
+  out.fill(std::numeric_limits<float>::infinity());
+  if (!machine.Has("fetch_gbs")) return out;
+  const std::vector<float> given = machine.GetFloats("fetch_gbs");
+  if (given.size() != out.size() ||
+      std::any_of(given.begin(), given.end(), [](float x) { return !(x > 0.0f); })) {
+    TVM_FFI_THROW(ValueError) << machine.where() << ".fetch_gbs must hold 3 positive numbers, for "
+                              << "rows of whole lines, of whole sectors and of parts of them";
+  }
+  std::copy(given.begin(), given.end(), out.begin());
+  return out;
+}
+
 GpuRing ReadRing(const JsonReader& json, int32_t shared_bytes) {
   if (!json.Has("ring")) return {shared_bytes, 0, shared_bytes, 0};
   const JsonReader ring = json.GetObject("ring");
@@ -163,7 +191,7 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
   kernel.cluster_n = kernel.swapped ? p : q;
   kernel.split = json.GetBool("split");
   kernel.threads = GetSmall(json, "threads", 32, 1024);
-  kernel.shared_bytes = GetSmall(json, "smem_bytes", 0, 227 << 10);
+  kernel.shared_bytes = GetSmall(json, "smem_bytes", 0, kMaxSharedBytes);
   kernel.ring = ReadRing(json, kernel.shared_bytes);
   kernel.blocks_per_sm = GetSmall(json, "blocks", 1, 32);
   if (kernel.cluster() > kMaxCluster || (kernel.split && kernel.cluster() > 1)) {
@@ -185,6 +213,7 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
   if (kernel.split) kernel.split_cost = ReadSplitCost(json.GetObject("cost"));
   kernel.params = ReadParams(json);
   kernel.us = ReadCosts(json, grid);
+  kernel.narrow_us = ReadNarrow(json.GetObject("cost"));
   return kernel;
 }
 
@@ -246,11 +275,14 @@ GpuManifest GpuManifest::Parse(const tvm::ffi::String& text) {
   out.machine.launch_us = GetPositive(machine, "launch_us");
   out.machine.overlap_us = GetPositive(machine, "overlap_us");
   out.machine.overlap_limit_us = GetPositive(machine, "overlap_limit_us");
-  out.machine.overlap_bytes =
-      machine.Has("overlap_bytes") ? GetSmall(machine, "overlap_bytes", 0, 227 << 10) : 0;
+  for (const auto& [key, bytes] : {std::pair("overlap_bytes", &out.machine.overlap_bytes),
+                                   std::pair("lone_bytes", &out.machine.lone_bytes)}) {
+    *bytes = machine.Has(key) ? GetSmall(machine, key, 0, kMaxSharedBytes) : 0;
+  }
   out.machine.l2_bytes = GetPositive(machine, "l2_bytes");
   out.machine.l2_gbs = GetPositive(machine, "l2_gbs");
   out.machine.dram_gbs = GetPositive(machine, "dram_gbs");
+  out.machine.fetch_gbs = ReadFetchRates(machine);
   std::set<std::string> names;
   for (const JsonReader& entry : json.GetObjects("kernels")) {
     out.kernels.push_back(ReadKernel(entry, out.grid, out.machine.cluster_slots));
@@ -259,8 +291,8 @@ GpuManifest GpuManifest::Parse(const tvm::ffi::String& text) {
                                 << out.kernels.back().name;
     }
   }
-  if (out.kernels.empty() || out.kernels.size() > kMaxKernels) {
-    TVM_FFI_THROW(ValueError) << "the manifest must hold 1.." << kMaxKernels << " kernels, got "
+  if (out.kernels.empty() || out.kernels.size() > kMaxGpuKernels) {
+    TVM_FFI_THROW(ValueError) << "the manifest must hold 1.." << kMaxGpuKernels << " kernels, got "
                               << out.kernels.size();
   }
   return out;

@@ -62,6 +62,8 @@ enum class GpuParam : uint8_t {
   kBK,
 };
 constexpr size_t kMaxGpuParams = 48;
+/*! \brief Of a set: bounds what the selector looks at for one shape. */
+constexpr size_t kMaxGpuKernels = 96;
 
 /*!
  * \brief Which dimension of A and of B is contiguous, as BLAS names it: "nt" is A (m, k) and
@@ -129,6 +131,8 @@ struct GpuKernelSpec {
   /*! \brief Microseconds of a launch with whole reductions, see GpuCostGrid. */
   std::vector<float> us;
   GpuSplitCost split_cost;
+  /*! \brief What a wave's tiles take more where C is stored by pairs, and by single elements. */
+  std::array<float, 2> narrow_us;
 
   int32_t cluster() const { return cluster_m * cluster_n; }
 };
@@ -145,9 +149,22 @@ struct GpuMachine {
   float overlap_limit_us;
   /*! \brief Shared memory of a block that others should overlap, where it does with so little. */
   int32_t overlap_bytes;
+  /*!
+   * \brief Shared memory of a block that leaves none for a second one on its multiprocessor.
+   *
+   * Where two fit, blocks of an overlapped launch pile up on the multiprocessors that are free
+   * first, and the others idle. 0 where that does no harm.
+   */
+  int32_t lone_bytes;
   float l2_bytes;
   float l2_gbs;
   float dram_gbs;
+  /*!
+   * \brief What tiles fetch from the second-level cache at most, in GB/s: where rows of A and B are
+   *        whole lines of it, where whole sectors, and where parts of them, which are fetched
+   *        whole. Infinite where that is not known.
+   */
+  std::array<float, 3> fetch_gbs;
 };
 
 struct GpuManifest {

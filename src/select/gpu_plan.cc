@@ -15,10 +15,10 @@ const char* GpuPatternName(GpuPattern pattern) {
 }
 
 GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuSplit split) {
-  const int32_t bands = CeilDiv32(rows, kernel.um * kernel.cluster_m);
-  const int32_t strips = CeilDiv32(cols, kernel.un * kernel.cluster_n);
   GpuTiling out;
-  out.tiles = static_cast<int64_t>(bands) * strips;
+  out.bands = CeilDiv32(rows, kernel.um * kernel.cluster_m);
+  out.strips = CeilDiv32(cols, kernel.un * kernel.cluster_n);
+  out.tiles = static_cast<int64_t>(out.bands) * out.strips;
   if (kernel.split) {
     // One round of blocks after the other, as many as there are parts.
     out.blocks = out.tiles * split.blocks();
@@ -32,20 +32,25 @@ GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuS
   return out;
 }
 
-GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuTiling& tiling, GpuSplit split,
-                 int64_t steps, int32_t most_bytes) {
+GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuMachine& machine, const GpuTiling& tiling,
+                 GpuSplit split, int64_t steps, bool overlap) {
   // Of so many slots most of the latency of memory is hidden.
   constexpr int64_t kEnoughSlots = 4;
+  // Of blocks that fit twice as often as this, so many are in flight that they spread evenly.
+  constexpr int64_t kFewPerMultiprocessor = 2;
   const GpuRing& ring = kernel.ring;
   if (ring.slots == 0) return {0, kernel.shared_bytes};
   const int64_t rounds = kernel.split ? 1 : CeilDiv(tiling.tiles * kernel.cluster(), tiling.blocks);
   const int64_t useful = CeilDiv(steps, int64_t{split.blocks()}) * rounds;
   int64_t slots = std::min<int64_t>(useful, ring.slots);
+  const int64_t most_bytes = overlap ? machine.overlap_bytes : kernel.shared_bytes;
   const int64_t fitting = (most_bytes - ring.base_bytes) / ring.slot_bytes;
   if (fitting >= kEnoughSlots) slots = std::min(slots, fitting);
-  const int64_t bytes = ring.base_bytes + slots * ring.slot_bytes;
-  return {static_cast<int32_t>(slots),
-          static_cast<int32_t>(std::max<int64_t>(bytes, ring.least_bytes))};
+  int64_t bytes = std::max<int64_t>(ring.base_bytes + slots * ring.slot_bytes, ring.least_bytes);
+  if (overlap && kFewPerMultiprocessor * bytes > machine.lone_bytes) {
+    bytes = std::max<int64_t>(bytes, machine.lone_bytes);
+  }
+  return {static_cast<int32_t>(slots), static_cast<int32_t>(bytes)};
 }
 
 bool CanServe(const GpuKernelSpec& kernel, const GpuProblem& problem) {

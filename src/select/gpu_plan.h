@@ -67,7 +67,8 @@ struct GpuRegion {
 
 /*! \brief How the tiles of a region lie on the GPU. */
 struct GpuTiling {
-  /*! \brief Tiles, in those groups that a cluster covers where it shares loads. */
+  /*! \brief Rows of tiles and tiles in a row, in groups that a cluster covers with shared loads. */
+  int32_t bands, strips;
   int64_t tiles;
   /*! \brief Rounds of what the GPU holds at once; may be broken. */
   float waves;
@@ -81,10 +82,14 @@ struct GpuDepth {
   int32_t slots;
   int32_t shared_bytes;
 };
-/*! \param steps The whole reduction's.
- *  \param most_bytes Fewer slots than are useful, but no less than a few, to keep to so much. */
-GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuTiling& tiling, GpuSplit split,
-                 int64_t steps, int32_t most_bytes);
+/*!
+ * \param steps The whole reduction's.
+ * \param overlap Whether the launch may begin before the one that it follows has ended. Then it
+ *        takes fewer slots than are useful, but no less than a few, to leave room; or so much
+ *        memory that its blocks have a multiprocessor each, see GpuMachine.
+ */
+GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuMachine& machine, const GpuTiling& tiling,
+                 GpuSplit split, int64_t steps, bool overlap);
 
 constexpr int kMaxGpuRegions = 2;
 

@@ -15,43 +15,48 @@ from moonpoly.autotune.gpu.refit import refit, rising
 KERNELS = (fake_gpu.kernel(64, 64), fake_gpu.kernel(128, 128), fake_gpu.kernel(64, 32, split=True))
 
 
-def manifest(scale=lambda k, load: 1.0, split_us=0.0):
-    """A manifest whose tables are scaled; adding up costs ``split_us`` more."""
+def manifest(scale=lambda k, load: 1.0, split_us=0.0, narrow_us=(0.0, 0.0), **machine):
+    """A manifest whose tables are scaled; adding up and narrow stores cost more."""
     out = json.loads(fake_gpu.artifact(*KERNELS)[0])
+    out["machine"] |= machine
     for kernel in out["kernels"]:
         grid = [(k, load) for k in fake_gpu.DEPTHS for load in fake_gpu.LOADS]
         us = kernel["cost"]["us"]
+        kernel["cost"]["narrow_us"] = list(narrow_us)
         kernel["cost"]["us"] = [x * scale(*at) for x, at in zip(us, grid, strict=True)]
         if kernel["split"]:
             kernel["cost"]["cluster_us"] = [0, *(split_us + x for x in (0.5, 0.6, 0.8))]
     return out
 
 
-def predictions(manifest, shape):
+def predictions(manifest, shape, overlap=False):
     kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
-    plans = map(json.loads, _ffi_api.gpu_enumerate_plans(kernels, *shape, overlap=False))
-    singles = [plan["regions"][0] for plan in plans if len(plan["regions"]) == 1]
-    return {(r["kernel"], r["cluster"], r["slices"]): r["us"] for r in singles}
+    plans = map(json.loads, _ffi_api.gpu_enumerate_plans(kernels, *shape, overlap=overlap))
+    singles = [(p["predicted_us"], p["regions"][0]) for p in plans if len(p["regions"]) == 1]
+    return {(r["kernel"], r["cluster"], r["slices"]): us for us, r in singles}
 
 
-def records(manifest, shapes):
+def records(manifest, shapes, overlap=lambda index: False):
     return [
         {
             "m": m,
             "n": n,
             "k": k,
             "access": "tma",
-            "overlap": False,
-            "launches": [[*key, us] for key, us in predictions(manifest, (m, n, k)).items()],
+            "overlap": overlap(index),
+            "launches": [
+                [*key, us] for key, us in predictions(manifest, (m, n, k), overlap(index)).items()
+            ],
         }
-        for m, n, k in shapes
+        for index, (m, n, k) in enumerate(shapes)
     ]
 
 
 @pytest.fixture(scope="module")
 def shapes():
     rng = np.random.default_rng(1)
-    return [tuple(int(2**x) for x in rng.uniform((5, 5, 6), (12, 12, 13))) for _ in range(80)]
+    drawn = [[int(2**x) for x in rng.uniform((5, 5, 6), (12, 12, 13))] for _ in range(80)]
+    return [(m, n // 8 * 8, k) for m, n, k in drawn]
 
 
 def error(fitted, truth, shapes):
@@ -70,6 +75,30 @@ def test_tables_follow_what_was_recorded(shapes):
     fitted = refit(wrong, records(truth, shapes[:60]))
     assert error(wrong, truth, shapes[60:]) > 0.25
     assert error(fitted, truth, shapes[60:]) < 0.08
+
+
+def test_what_narrow_stores_cost_is_learned_apart_from_the_tables(shapes):
+    truth = manifest(narrow_us=(0.5, 2.0))
+    mixed = [(m, n + (0, 2, 1)[i % 3], k) for i, (m, n, k) in enumerate(shapes)]
+    fitted = refit(manifest(), records(truth, mixed))
+    for kernel in fitted["kernels"][:2]:
+        assert kernel["cost"]["narrow_us"] == pytest.approx([0.5, 2.0], rel=0.2)
+    assert error(fitted, truth, shapes) < 0.02
+
+
+def test_what_overlapping_saves_is_learned(shapes):
+    truth = manifest(overlap_us=0.9)
+    fitted = refit(manifest(), records(truth, shapes, overlap=lambda index: index % 2 == 0))
+    assert fitted["machine"]["overlap_us"] == pytest.approx(0.9, abs=0.1)
+
+
+def test_launches_that_fetching_bounds_leave_the_tables_alone():
+    # k of no whole sector of 32 bytes, of whole ones, of whole lines of 128 bytes.
+    shapes = [(2048 + 16 * i, 2048, 2048 + (8, 16, 0)[i % 3]) for i in range(120)]
+    truth = manifest(fetch_gbs=[2000.0, 1000.0, 500.0])
+    fitted = refit(manifest(), records(truth, shapes))
+    assert fitted["machine"]["fetch_gbs"] == pytest.approx([2000, 1000, 500], rel=0.05)
+    assert error(fitted, truth, shapes) < 0.05
 
 
 def test_right_tables_stay_as_they_are(shapes):

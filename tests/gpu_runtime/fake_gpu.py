@@ -18,6 +18,15 @@ NUM_SMS = 132
 CODES = {"float16": 2, "float32": 2, "bfloat16": 4, "float8_e4m3fn": 10, "int8": 0, "int32": 0}
 NUMPY = {"tf32": np.float32, "bfloat16": ml_dtypes.bfloat16}
 NUMPY |= {"float8_e4m3fn": ml_dtypes.float8_e4m3fn}
+MACHINE = {
+    "num_sms": NUM_SMS,
+    "launch_us": 1.0,
+    "overlap_us": 0.6,
+    "overlap_limit_us": 40.0,
+    "l2_bytes": 60e6,
+    "l2_gbs": 5500,
+    "dram_gbs": 4300,
+}
 LOADS = (0.01, 0.5, 1.0, 2.0, 4.0)
 DEPTHS = (64, 1024, 16384)
 
@@ -182,15 +191,7 @@ def artifact(*kernels, **changes):
         "dtype": "float16",
         "out_dtype": "float16",
         "grid": {"k": list(DEPTHS), "load": list(LOADS)},
-        "machine": {
-            "num_sms": NUM_SMS,
-            "launch_us": 1.0,
-            "overlap_us": 0.6,
-            "overlap_limit_us": 40.0,
-            "l2_bytes": 60e6,
-            "l2_gbs": 5500,
-            "dram_gbs": 4300,
-        },
+        "machine": MACHINE,
         "kernels": [entry for entry, _ in kernels],
     }
     images = {entry["cubin"]: image for entry, image in kernels}

@@ -189,8 +189,7 @@ void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuR
   const int32_t step = ks.manifest().types.step();
   const int64_t steps = (problem.k + step - 1) / step;
   const GpuDepth depth =
-      DepthOf(kernel, tiling, region.split, steps,
-              overlap ? ks.manifest().machine.overlap_bytes : kernel.shared_bytes);
+      DepthOf(kernel, ks.manifest().machine, tiling, region.split, steps, overlap);
   arguments.depth = depth.slots;
   arguments.part_steps = static_cast<int32_t>(steps / region.split.blocks());
   arguments.longer_parts = static_cast<int32_t>(steps % region.split.blocks());

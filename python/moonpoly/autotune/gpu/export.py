@@ -156,6 +156,9 @@ def _entry(kernel: Kernel, image: str, costs: dict[str, Any]) -> dict[str, Any]:
 def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
     """Return what plans are made with: a kernel's tile, its blocks and its costs."""
     config, name = program.config, program.name
+    cost = costs[name]
+    if not config.split:
+        cost = {key: cost[key] for key in ("us", "narrow_us") if key in cost}
     return {
         "name": name,
         "loads": config.loads,
@@ -169,7 +172,7 @@ def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
         "smem_bytes": config.shared_bytes,
         "blocks": config.blocks,
         **_of_ring(config),
-        "cost": costs[name] if config.split else {"us": costs[name]["us"]},
+        "cost": cost,
     }
 
 

@@ -2,8 +2,14 @@
 
 Tables are sampled where tiles make a square output and nothing else runs. On drawn shapes a kernel
 is now a little faster, now slower, in a way that depends on the reduction length and the load. Here
-each kernel's table is multiplied by a smooth function of the two, fitted to what was recorded; what
-adding up the parts of a shared reduction costs is fitted afterwards.
+each kernel's table is multiplied by a smooth function of the two, fitted to what was recorded. What
+storing C by pairs or single elements takes more is fitted in turns with it, and what adding up the
+parts of a shared reduction costs afterwards. Launches that overlapped take part, with what
+overlapping saves, which is fitted too.
+
+Tiles fetch from the second-level cache no faster than it gives, which depends on how the rows of A
+and B lie on its lines: the rates are read off the fastest launches, and launches that they bound
+say nothing of a kernel's table.
 """
 
 from __future__ import annotations
@@ -19,23 +25,33 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moonpoly.tir_templates.items import ITEMS
+from moonpoly.autotune.gpu.surface import Surface, rising
+from moonpoly.tir_templates.items import ALIGNED_BYTES, ITEMS, OUTPUT_BYTES
 
-# Where the correction is free, up to the ends of the table; it is linear in the logarithms between.
-_K_KNOTS = (64, 256, 1024, 4096, 16_384)
-_LOAD_KNOTS = (0.01, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 8.0)
 # How strongly the correction is held near none, in equivalents of one recorded launch.
 _RIDGE = 1.5
+# The same of what narrow stores cost, which few records tell of; in shares of a launch.
+_NARROW_RIDGE = 2e-3
+_NARROW_WEIGHT = 0.25
 _ROUNDS = 3
 # Launches that took this many times the best one's time count a third of it.
-_FAR = 1.5
+_FAR = 2.0
 _CLUSTERS = (1, 2, 4, 8)
+_LINE_BYTES, _SECTOR_BYTES = 128, 32
+# Launches that fetch so much tell how fast that goes: nearly all are slower than the rate.
+_MUCH_BYTES, _FASTEST, _FEWEST = 1e8, 0.98, 100
+# Of a launch's time, how much fetching has to be for it to say nothing of the tiles.
+_BOUND = 0.85
 Vector = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class _Launch:
-    """One recorded launch: µs measured and predicted, and where it lies on the table's axes."""
+    """One recorded launch: µs measured and predicted, and where it lies on the table's axes.
+
+    ``width`` says by how many elements C could be stored, and ``waves`` how many there are of
+    tiles, however their reduction is shared.
+    """
 
     us: float
     predicted_us: float
@@ -43,7 +59,22 @@ class _Launch:
     load: float
     cluster: int
     slices: int
+    width: int
+    # Whether rows of A and B are whole lines of the cache (0), sectors (1) or neither (2).
+    rows: int
+    fetched_bytes: float
+    overlap: bool
     weight: float
+
+    @property
+    def waves(self) -> float:
+        return max(1.0, self.load / self.slices)
+
+    def narrow_us(self, cost: Mapping[str, Any]) -> float:
+        """What of the prediction narrow stores are."""
+        if self.width > 2:
+            return 0.0
+        return float(cost.get("narrow_us", (0.0, 0.0))[2 - self.width]) * self.waves
 
 
 def refit(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -54,18 +85,25 @@ def refit(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
     manifest
         A GPU artifact's.
     records
-        Shapes with their launches, as ``benchmarks.gpu.record`` writes them. Those whose launches
-        overlapped are left out: tables are of launches by themselves.
+        Shapes with their launches, as ``benchmarks.gpu.record`` writes them.
     """
     fitted = copy.deepcopy(dict(manifest))
-    alone = [record for record in records if not record["overlap"]]
+    machine = fitted["machine"]
     for _ in range(_ROUNDS):
-        launches = _launches(fitted, alone)
+        launches = _launches(fitted, records)
+        rates = _fetch_rates([x for each in launches.values() for x in each], machine)
         for kernel in fitted["kernels"]:
             whole = [x for x in launches[kernel["name"]] if x.cluster * x.slices == 1]
-            if whole:
-                _correct(kernel["cost"], whole, fitted["grid"])
-    launches = _launches(fitted, alone)
+            free = [x for x in whole if not _bound(x, machine["launch_us"], rates)]
+            if free:
+                _correct(kernel["cost"], free, fitted["grid"])
+        if rates:
+            machine["fetch_gbs"] = rates
+        launches = _launches(fitted, records)
+        for kernel in fitted["kernels"]:
+            _refit_narrow(kernel["cost"], launches[kernel["name"]])
+        _refit_overlap(machine, launches)
+    launches = _launches(fitted, records)
     for kernel in fitted["kernels"]:
         shared = [x for x in launches[kernel["name"]] if x.cluster * x.slices > 1]
         if shared:
@@ -80,76 +118,90 @@ def _launches(
     from moonpoly import _ffi_api
 
     kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
+    specs = {spec["name"]: spec for spec in manifest["kernels"]}
+    item_bytes = ITEMS[manifest["dtype"]].bytes
     out: dict[str, list[_Launch]] = defaultdict(list)
     step = ITEMS[manifest["dtype"]].step
+    widest = ALIGNED_BYTES // OUTPUT_BYTES[manifest["out_dtype"]]
     for record in records:
         predicted = {}
         shape = record["m"], record["n"], record["k"]
         for text in _ffi_api.gpu_enumerate_plans(
-            kernels, *shape, access=record["access"], overlap=False
+            kernels, *shape, access=record["access"], overlap=record["overlap"]
         ):
             # Plans of two regions, II and III, are many and take the time to read.
             if '"pattern":"II' not in text:
-                [region] = json.loads(text)["regions"]
-                predicted[region["kernel"], region["cluster"], region["slices"]] = region
+                plan = json.loads(text)
+                [region] = plan["regions"]
+                key = region["kernel"], region["cluster"], region["slices"]
+                predicted[key] = region, region["us"] - plan["predicted_us"]
         best_us = min(us for *_, us in record["launches"])
         steps = -(-record["k"] // step)
+        width = next(w for w in (widest, 2, 1) if record["n"] % w == 0)
         for name, cluster, slices, us in record["launches"]:
-            region = predicted.get((name, cluster, slices))
-            if region is None:
+            if (name, cluster, slices) not in predicted:
                 continue
+            region, saved_us = predicted[name, cluster, slices]
             k = -(-steps // (cluster * slices)) * step
-            far = math.log(us / best_us) / math.log(_FAR)
+            weight = 3.0 ** -(math.log(us / best_us) / math.log(_FAR))
+            fetched = item_bytes * _fetched_items(specs[name], *shape)
+            at = k, region["load"], cluster, slices, width, _rows(record["k"] * item_bytes)
             out[name].append(
-                _Launch(us, region["us"], k, region["load"], cluster, slices, 3.0**-far)
+                _Launch(us + saved_us, region["us"], *at, fetched, record["overlap"], weight)
             )
     return out
 
 
-class _Surface:
-    """A function of k and load that is linear in their logarithms between knots."""
-
-    def __init__(self, grid: Mapping[str, Any]) -> None:
-        self._axes = [
-            np.log([*(x for x in knots if x < points[-1]), points[-1]])
-            for knots, points in ((_K_KNOTS, grid["k"]), (_LOAD_KNOTS, grid["load"]))
-        ]
-
-    def basis(self, k: float, load: float) -> Vector:
-        """The shares of the knots around a point; outside, those of the nearest."""
-        return np.outer(*map(_hat, self._axes, (k, load))).ravel()
-
-    def roughness(self) -> Vector:
-        """The penalty: neighbouring knots differ little, and none strays far."""
-        shape = tuple(len(axis) for axis in self._axes)
-        places = np.arange(shape[0] * shape[1]).reshape(shape)
-        pairs = zip(
-            np.concatenate([places[:-1].ravel(), places[:, :-1].ravel()]),
-            np.concatenate([places[1:].ravel(), places[:, 1:].ravel()]),
-            strict=True,
-        )
-        out = 0.1 * np.eye(places.size)
-        for here, there in pairs:
-            out[[here, there], [here, there]] += 1
-            out[[here, there], [there, here]] -= 1
-        return out
+def _rows(row_bytes: int) -> int:
+    return next((i for i, b in enumerate((_LINE_BYTES, _SECTOR_BYTES)) if row_bytes % b == 0), 2)
 
 
-def _hat(knots: Vector, value: float) -> Vector:
-    at = float(np.clip(math.log(value), knots[0], knots[-1]))
-    high = int(np.clip(np.searchsorted(knots, at), 1, len(knots) - 1))
-    part = (at - knots[high - 1]) / (knots[high] - knots[high - 1])
-    out = np.zeros(len(knots))
-    out[high - 1], out[high] = 1 - part, part
-    return out
+def _fetched_items(spec: Mapping[str, Any], m: int, n: int, k: int) -> float:
+    """Items of A and B that the tiles of a launch fetch; 0 for kernels without tensor maps."""
+    if spec["loads"] != "tma":
+        return 0.0
+    along_m, along_n = spec["cluster_p"], spec["cluster_q"]
+    if spec["swapped"]:
+        along_m, along_n = along_n, along_m
+    bands, strips = -(-m // (spec["um"] * along_m)), -(-n // (spec["un"] * along_n))
+    return float(k) * (strips * m + bands * n)
+
+
+def _fetch_rates(launches: Sequence[_Launch], machine: Mapping[str, Any]) -> list[float]:
+    """Return GB/s by how rows lie on the cache's lines; those known before, or none."""
+    before = machine.get("fetch_gbs", [])
+    rates = []
+    for kind in range(3):
+        much = [x for x in launches if x.rows == kind and x.fetched_bytes >= _MUCH_BYTES]
+        if len(much) < _FEWEST:
+            return list(before)
+        reached = [x.fetched_bytes / max(x.us - machine["launch_us"], 0.1) / 1e3 for x in much]
+        rates.append(round(float(np.quantile(reached, _FASTEST)), 1))
+    # More of a line is never slower.
+    return sorted(rates, reverse=True)
+
+
+def _bound(x: _Launch, launch_us: float, rates: Sequence[float]) -> bool:
+    """Whether fetching parts of lines bounds a launch."""
+    if not rates or x.rows == 0:
+        return False
+    return launch_us + x.fetched_bytes / rates[x.rows] / 1e3 > _BOUND * x.us
 
 
 def _correct(cost: dict[str, Any], launches: Sequence[_Launch], grid: Mapping[str, Any]) -> None:
     """Multiply a table by the smooth function that explains the launches best."""
-    surface = _Surface(grid)
+    surface = Surface(grid)
     rows = np.stack([surface.basis(x.k, x.load) for x in launches])
-    residual = np.array([math.log(x.us / x.predicted_us) for x in launches])
-    weight = np.array([x.weight for x in launches])
+    # What is left of a launch without its narrow stores is some of it at least.
+    residual = np.array(
+        [
+            math.log(max(x.us - narrow_us, 0.1 * x.us) / (x.predicted_us - narrow_us))
+            for x in launches
+            for narrow_us in [x.narrow_us(cost)]
+        ]
+    )
+    # Launches with narrow stores have a cost of their own to be explained by.
+    weight = np.array([x.weight * (1.0 if x.width > 2 else _NARROW_WEIGHT) for x in launches])
     normal = rows.T @ (rows * weight[:, None]) + _RIDGE * surface.roughness()
     knots = np.linalg.solve(normal, rows.T @ (weight * residual))
     table = np.array(cost["us"]).reshape(len(grid["k"]), len(grid["load"]))
@@ -159,16 +211,30 @@ def _correct(cost: dict[str, Any], launches: Sequence[_Launch], grid: Mapping[st
     cost["us"] = [round(float(us), 4) for us in rising(table).ravel()]
 
 
-def rising(table: Vector) -> Vector:
-    """Return a table that rises along both axes: no launch is shortened by more work.
+def _refit_narrow(cost: dict[str, Any], launches: Sequence[_Launch]) -> None:
+    """Fit what a wave takes more where C is stored by pairs, and by single elements."""
+    fitted = []
+    for width in (2, 1):
+        narrow = [x for x in launches if x.width == width]
+        waves = np.array([x.waves for x in narrow])
+        beyond = np.array([x.us - x.predicted_us + x.narrow_us(cost) for x in narrow])
+        weight = np.array([x.weight / x.us**2 for x in narrow])
+        us = float(weight @ (waves * beyond)) / (float(weight @ waves**2) + _NARROW_RIDGE)
+        fitted.append(round(max(us, 0.0), 4))
+    cost["narrow_us"] = fitted
 
-    Where it did not, it is between the largest before and the smallest after.
-    """
-    for axis in (0, 1):
-        before = np.maximum.accumulate(table, axis)
-        after = np.flip(np.minimum.accumulate(np.flip(table, axis), axis), axis)
-        table = np.sqrt(before * after)
-    return table
+
+def _refit_overlap(machine: dict[str, Any], launches: Mapping[str, Sequence[_Launch]]) -> None:
+    """Fit what overlapping saves, by the launches near the best of their shape."""
+    near = [
+        x
+        for each in launches.values()
+        for x in each
+        if x.overlap and x.weight > 0.5 and x.width > 2
+    ]
+    if len(near) >= _FEWEST:
+        more_us = float(np.median([x.predicted_us - x.us for x in near]))
+        machine["overlap_us"] = round(max(machine["overlap_us"] + more_us, 0.01), 3)
 
 
 def _refit_split(cost: dict[str, Any], launches: Sequence[_Launch]) -> None:
