@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import onnx
+import onnx.compose
 import onnxruntime
 import pytest
 from onnx import helper
@@ -113,6 +115,57 @@ class Pair:
                 continue
             error = model_error(got, wanted)
             assert error <= bound, f"{error:.3g} > {bound:.3g}"
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to use an operator.
+
+    Parameters
+    ----------
+    model
+        A model of one node.
+    feeds
+        Gives its inputs at the sizes that a test goes through.
+    """
+
+    model: onnx.ModelProto
+    feeds: Callable[..., dict[str, np.ndarray]]
+
+
+def assert_forms_match(
+    forms: Mapping[str, Form],
+    sizes: Sequence[Sequence[int]],
+    bound: float,
+    by_reference: bool = False,
+) -> None:
+    """Check forms, which are compiled as one model, at each of ``sizes``."""
+    parts = {
+        name: onnx.compose.add_prefix(form.model, f"{name}.", rename_functions=False)
+        for name, form in forms.items()
+    }
+    first = next(iter(parts.values()))
+    whole = onnx.ModelProto()
+    whole.CopyFrom(first)
+    for field in ("node", "input", "output", "initializer"):
+        target = getattr(whole.graph, field)
+        del target[:]
+        for part in parts.values():
+            target.extend(getattr(part.graph, field))
+    pair = Pair(whole, by_reference=by_reference)
+    outputs = [output.name for output in whole.graph.output]
+    for size in sizes:
+        feeds = {
+            f"{name}.{key}": value
+            for name, form in forms.items()
+            for key, value in form.feeds(*size).items()
+        }
+        for name, (got, wanted) in zip(outputs, pair.run(**feeds), strict=True):
+            if not np.issubdtype(wanted.dtype, np.floating):
+                np.testing.assert_array_equal(got, wanted, err_msg=f"{name} at {size}")
+                continue
+            error = model_error(got, wanted)
+            assert error <= bound, f"{name} at {size}: {error:.3g} > {bound:.3g}"
 
 
 def random_integers(rng: np.random.Generator, dtype: type, shape: Sequence[int]) -> np.ndarray:

@@ -21,7 +21,8 @@ class Sampling:
     coordinates
         The coordinate transformation mode.
     rounding
-        The nearest mode.
+        The nearest mode; ``"simple"``, which opset 10 leaves open, is ONNX Runtime's: upwards where
+        the result is smaller, else downwards.
     cubic
         The cubic coefficient.
     exclude_outside
@@ -136,7 +137,10 @@ def resample(
         at = source_coordinate(
             real(index[axis]), length, new, scales[place], ends, sampling.coordinates
         )
-        value = _sample(at, lambda position: read(index, position), last, sampling, str(x.dtype))
+        value = _sample(
+            *(at, lambda position: read(index, position), last, scales[place]),
+            *(sampling, str(x.dtype)),
+        )
         if sampling.coordinates != "tf_crop_and_resize":
             return value
         outside = tirx.any(at < real(0), at > length - real(1))
@@ -179,6 +183,7 @@ def _sample(
     at: tirx.Expr,
     read: Callable[[tirx.Expr], tirx.Expr],
     last: tirx.Expr,
+    scale: tirx.Expr,
     sampling: Sampling,
     dtype: str,
 ) -> tirx.Expr:
@@ -189,6 +194,7 @@ def _sample(
             "round_prefer_ceil": lambda: tirx.floor(at + half),
             "floor": lambda: tirx.floor(at),
             "ceil": lambda: tirx.ceil(at),
+            "simple": lambda: tirx.Select(scale < real(1.0), tirx.ceil(at), tirx.floor(at)),
         }[sampling.rounding]()
         return read(tirx.Cast("int64", rounded))
     first = tirx.floor(at)

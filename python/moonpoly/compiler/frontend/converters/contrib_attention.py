@@ -33,6 +33,7 @@ class _Operands:
     value: relax.Expr
     mask: relax.Expr | None
     bias: relax.Expr | None
+    cached: Integer = 0
 
 
 @converts("Attention", domain="com.microsoft")
@@ -52,7 +53,8 @@ def _attention(ctx: Context) -> list[relax.Expr | None]:
     if past is not None:
         key = append(ctx, _half(ctx, past, 0), key)
         value = append(ctx, _half(ctx, past, 1), value)
-    operands = _Operands(query, key, value, ctx.input(3), ctx.input(5))
+    cached = 0 if past is None else sizes(ctx, past)[3]
+    operands = _Operands(query, key, value, ctx.input(3), ctx.input(5), cached)
     result = _attend(ctx, operands)
     present = None
     if ctx.wants(1):
@@ -94,8 +96,10 @@ def _multi_head_attention(ctx: Context) -> list[relax.Expr | None]:
         if ctx.has_input(index):
             ctx.unsupported(f"{name}, which comes with a shared buffer")
     query, key, value = _query_key_value(ctx, ctx.attrs["num_heads"])
-    key, value = append(ctx, ctx.input(6), key), append(ctx, ctx.input(7), value)
-    operands = _Operands(query, key, value, ctx.input(4), ctx.input(5))
+    past = ctx.input(6)
+    cached = 0 if past is None else sizes(ctx, past)[2]
+    key, value = append(ctx, past, key), append(ctx, ctx.input(7), value)
+    operands = _Operands(query, key, value, ctx.input(4), ctx.input(5), cached)
     if ctx.wants(3):
         ctx.unsupported("the scores are wanted as a result")
     return [_attend(ctx, operands), key, value][: max(1, ctx.num_outputs)]
@@ -165,7 +169,9 @@ def _attend(ctx: Context, operands: _Operands) -> relax.Expr:
     if operands.bias is not None:
         mask.add(operands.bias)
     if ctx.attrs.get("unidirectional", 0):
-        mask.window(None, None, 0)
+        # The first row stands behind what is cached, however many keys there are.
+        rows = sizes(ctx, query)[2]
+        mask.window(ctx.symbols.add(rows, operands.cached), None, 0)
     weights = softmax(ctx, mask.apply(values))
     return cast(ctx, merge_heads(ctx, weigh(ctx, weights, value)), dtype)
 

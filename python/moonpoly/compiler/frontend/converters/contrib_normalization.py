@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from tvm import relax
 
 from moonpoly.compiler.frontend.context import Context
@@ -38,7 +37,7 @@ def _layer_norm(
     dtype = ctx.dtype(data)
     compute = "float64" if dtype == "float64" else "float32"
     if beta is None:
-        beta = relax.const(np.zeros([int(dim) for dim in sizes(ctx, gamma)], compute))
+        beta = ctx.emit(relax.op.zeros(relax.ShapeExpr(sizes(ctx, gamma)), compute))
     operands = [_cast(ctx, operand, compute) for operand in (data, gamma, beta)]
     result = ctx.emit(relax.op.nn.layer_norm(*operands, axes=[-1], epsilon=epsilon))
     return _cast(ctx, result, dtype)
@@ -130,7 +129,7 @@ def _embed_layer_normalization(ctx: Context) -> list[relax.Expr | None]:
     counts = None
     if ctx.wants(1):
         mask = ctx.input(7)
-        if mask is not None and ctx.attrs.get("mask_index_type", 1):
+        if mask is not None:
             counts = ctx.emit(relax.op.sum(_cast(ctx, mask, "int32"), axis=[1]))
         else:
             counts = ctx.emit(relax.op.zeros([batch], "int32"))

@@ -23,9 +23,8 @@ from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.converters.rotary import rotate
 from moonpoly.compiler.frontend.values import Integer
 
-_REFUSED_INPUTS = {11: "head_sink", 12: "k_scale", 13: "v_scale"}
+_REFUSED_INPUTS = {12: "k_scale", 13: "v_scale"}
 _REFUSED_ATTRIBUTES = {
-    "smooth_softmax": 0,
     "qk_output": 0,
     "k_quant_type": "NONE",
     "v_quant_type": "NONE",
@@ -59,9 +58,27 @@ def _group_query_attention(ctx: Context) -> list[relax.Expr | None]:
         mask.add(bias)
     window = ctx.attrs.get("local_window_size", -1)
     mask.window(_last(ctx, query, before), window - 1 if window > 0 else None, 0)
-    weights = softmax(ctx, mask.apply(values))
+    weights = _weights(ctx, mask.apply(values))
     result = merge_heads(ctx, weigh(ctx, weights, cast(ctx, value, "float32")))
     return [cast(ctx, result, dtype), key, value][: max(1, ctx.num_outputs)]
+
+
+def _weights(ctx: Context, values: relax.Expr) -> relax.Expr:
+    """Return the softmax of the scores, beside one more of each head that nothing is read for."""
+    sink = ctx.input(11)
+    if sink is not None:
+        heads = sizes(ctx, values)[1]
+        sink = with_sizes(ctx, cast(ctx, sink, "float32"), [heads])
+        sink = ctx.emit(relax.op.reshape(sink, [1, heads, 1, 1]))
+    elif ctx.attrs.get("smooth_softmax", 0) > 0:
+        sink = relax.const(0.0, "float32")
+    else:
+        return softmax(ctx, values)
+    largest = ctx.emit(relax.op.maximum(relax.op.max(values, -1, keepdims=True), sink))
+    powers = ctx.emit(relax.op.exp(relax.op.subtract(values, largest)))
+    beside = ctx.emit(relax.op.exp(relax.op.subtract(sink, largest)))
+    total = ctx.emit(relax.op.add(relax.op.sum(powers, -1, keepdims=True), beside))
+    return ctx.emit(relax.op.divide(powers, total))
 
 
 def _refuse(ctx: Context) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from tvm import relax
 
 from moonpoly.compiler.frontend.context import Context
+from moonpoly.compiler.frontend.converters.operand_shapes import with_sizes
 from moonpoly.compiler.frontend.converters.sizes import known_shape, normal_axis, read_dims
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.values import Integer
@@ -30,7 +31,7 @@ def resize_by_scales(ctx: Context, index: int, mode: str) -> relax.Expr:
     """Resize by the scales that operand ``index`` holds, from the upper left corner."""
     axes = list(range(len(known_shape(ctx, 0))))
     kind = "nearest" if mode == "nearest" else "linear"
-    sampling = Sampling(kind, "asymmetric", "floor", -0.75, False, 0.0)
+    sampling = Sampling(kind, "asymmetric", "simple", -0.75, False, 0.0)
     return _resize(ctx, index, axes, sampling, "stretch")
 
 
@@ -41,10 +42,7 @@ def _resize(
     shape, dtype = known_shape(ctx, 0), ctx.dtype(0)
     if sampling.mode != "nearest" and not dtype.startswith("float"):
         ctx.unsupported(f"interpolating {dtype}; floating-point types are supported")
-    given = known_shape(ctx, index)
-    if len(given) != 1 or given[0] != len(axes):
-        ctx.unsupported(f"sizes or scales of shape {given} for {len(axes)} axes")
-    wanted = ctx.input(index)
+    wanted = _vector(ctx, index, len(axes))
     if not ctx.dtype(index).startswith("float"):
         wanted = ctx.emit(relax.op.astype(wanted, "int64"))
     plan: dict[str, Any] = {"axes": axes, "policy": policy}
@@ -57,8 +55,9 @@ def _resize(
         primfunc_name_hint="resized_sizes",
     )
     sizes = read_dims(ctx, table, len(shape), "resized")
-    roi = ctx.input(1) if sampling.coordinates == "tf_crop_and_resize" else None
-    if roi is None:
+    if sampling.coordinates == "tf_crop_and_resize":
+        roi = _vector(ctx, 1, 2 * len(axes))
+    else:
         roi = relax.const(np.zeros(0, np.float32))
     filters = bool(ctx.attrs.get("antialias", 0)) and sampling.mode != "nearest"
     if filters and sampling.coordinates == "tf_crop_and_resize":
@@ -74,6 +73,18 @@ def _resize(
         along = partial(resample.resample, axis=axis, place=place, sampling=sampling)
         data = ctx.call_te(along, data, scales, roi, size, primfunc_name_hint="resample")
     return data
+
+
+def _vector(ctx: Context, index: int, count: int) -> relax.Expr:
+    """Return an operand that has so many elements, which is checked where it isn't known."""
+    if not ctx.has_input(index):
+        ctx.unsupported(f"operand {index} is left out, expected {count} elements")
+    given = known_shape(ctx, index)
+    if len(given) != 1 or (isinstance(given[0], int) and given[0] != count):
+        ctx.unsupported(f"operand {index} has shape {given}, expected {count} elements")
+    vector = ctx.input(index)
+    assert vector is not None, "it is given"
+    return with_sizes(ctx, vector, [count])
 
 
 def _filtered(

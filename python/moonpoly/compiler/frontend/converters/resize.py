@@ -67,6 +67,9 @@ def _upsample(ctx: Context) -> relax.Expr | None:
     mode = ctx.attrs.get("mode", "nearest")
     if shape is None or len(shape) != 4 or scales is None or scales.size != 4:
         return resize_by_scales(ctx, 1, mode) if ctx.has_input(1) else None
+    smaller = scales.reshape(-1)[2:] < 1.0
+    if mode == "nearest" and smaller.any() != smaller.all():
+        return resize_by_scales(ctx, 1, mode)
     sizes = [_scaled(ctx, dim, float(scale)) for dim, scale in zip(shape, scales, strict=True)]
     return relax.op.image.resize2d(
         ctx.input(0),
@@ -75,7 +78,7 @@ def _upsample(ctx: Context) -> relax.Expr | None:
         layout="NCHW",
         method=_METHODS["nearest" if mode == "nearest" else "linear"],
         coordinate_transformation_mode="asymmetric",
-        rounding_method="floor",
+        rounding_method="ceil" if smaller.any() else "floor",
     )
 
 

@@ -25,11 +25,14 @@ def scatter_nd(ctx: Context) -> None:
 
 
 @converts("Scatter", "ScatterElements")
-def scatter_elements(ctx: Context) -> None:
+def scatter_elements(ctx: Context) -> relax.Expr | None:
     """Each index is a position along one axis."""
     data = known_shape(ctx, 0)
     axis = normal_axis(ctx, int(ctx.attrs.get("axis", 0)), len(data))
     _check(ctx, data[axis : axis + 1])
+    if ctx.op == "Scatter":
+        return relax.op.scatter_elements(*ctx.inputs, axis=axis)
+    return None
 
 
 def _check(ctx: Context, extents: Sequence[Integer]) -> None:
