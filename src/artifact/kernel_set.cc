@@ -28,6 +28,17 @@ CacheSizes HostCacheSizes() {
   return {CacheBytes(0, 32 << 10), CacheBytes(2, 512 << 10), CacheBytes(3, 8 << 20)};
 }
 
+namespace {
+
+std::array<const float*, kNumRowKinds> TablesOf(
+    const std::array<std::vector<float>, kNumRowKinds>& tables) {
+  std::array<const float*, kNumRowKinds> out;
+  for (size_t kind = 0; kind < kNumRowKinds; ++kind) out[kind] = tables[kind].data();
+  return out;
+}
+
+}  // namespace
+
 KernelSetObj::KernelSetObj(Manifest manifest, const tvm::ffi::Module& lib)
     : manifest_(std::move(manifest)), caches_(HostCacheSizes()) {
   static std::atomic<uint64_t> next_id{1};
@@ -35,9 +46,8 @@ KernelSetObj::KernelSetObj(Manifest manifest, const tvm::ffi::Module& lib)
   kernels_.reserve(manifest_.kernels.size());
   for (const KernelSpec& spec : manifest_.kernels) {
     const KernelCode code(ResolveFunction(lib, spec.name));
-    kernels_.push_back({spec.name, spec.family, spec.um, spec.un, spec.packed_us.data(),
-                        spec.strided_us.data(), spec.aliased_us.data(), spec.unaligned_us.data(),
-                        code, ResolveFar(lib, spec.name, code)});
+    kernels_.push_back({spec.name, spec.family, spec.um, spec.un, TablesOf(spec.packed_us),
+                        TablesOf(spec.strided_us), code, ResolveFar(lib, spec.name, code)});
   }
   IndexLeftovers();
 }
@@ -61,9 +71,11 @@ uint64_t KernelSetObj::FindBulkKernels() const {
   uint64_t bits = 0;
   for (const int64_t depth : {4, 16, 64, 256, 1024}) {
     const AxisPoint k = grid().LocateK(depth);
-    for (const bool strided : {false, true}) {
+    for (size_t table_index = 0; table_index < 2 * kNumRowKinds; ++table_index) {
+      const size_t kind = table_index / 2;
       const auto rate = [&](const MicroKernel& kernel) {
-        const float* table = strided ? kernel.strided_us : kernel.packed_us;
+        const float* table =
+            table_index % 2 == 0 ? kernel.packed_us[kind] : kernel.strided_us[kind];
         return grid().TaskUs(table, k, m, n) / static_cast<float>(kernel.um * kernel.un);
       };
       float best = rate(kernels_.front());
@@ -87,8 +99,10 @@ uint64_t KernelSetObj::FindFastest(KernelFamily family, int64_t rows, int64_t co
     // Padding counts.
     const int64_t row_tiles = (rows + kernel.um - 1) / kernel.um;
     const int64_t col_tiles = (cols + kernel.un - 1) / kernel.un;
-    const float task_us = grid().TaskUs(kernel.packed_us, k, grid().LocateRowTiles(row_tiles),
-                                        grid().LocateColTiles(col_tiles));
+    // Leftovers mean that rows are rarely whole cache lines.
+    const float* table = kernel.packed_us[static_cast<size_t>(RowKind::kUnaligned)];
+    const float task_us =
+        grid().TaskUs(table, k, grid().LocateRowTiles(row_tiles), grid().LocateColTiles(col_tiles));
     ranked.emplace_back(task_us * static_cast<float>(row_tiles * col_tiles), i);
   }
   std::sort(ranked.begin(), ranked.end());

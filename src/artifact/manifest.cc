@@ -53,14 +53,16 @@ KernelSpec ReadKernel(const JsonReader& json, const CostGrid& grid, int32_t pane
   kernel.um = static_cast<int32_t>(um);
   kernel.un = static_cast<int32_t>(un);
   const JsonReader cost = json.GetObject("cost");
-  kernel.packed_us = ReadCosts(cost, "packed", grid);
+  const std::vector<float> packed_us = ReadCosts(cost, "packed", grid);
   // A kernel that reads one layout only has one table.
   const auto read_or = [&](const char* key, const std::vector<float>& other) {
     return cost.Has(key) ? ReadCosts(cost, key, grid) : other;
   };
-  kernel.strided_us = read_or("strided", kernel.packed_us);
-  kernel.aliased_us = read_or("aliased", kernel.strided_us);
-  kernel.unaligned_us = read_or("unaligned", kernel.strided_us);
+  kernel.packed_us = {packed_us, read_or("packed_aliased", packed_us),
+                      read_or("packed_unaligned", packed_us)};
+  const std::vector<float> strided_us = read_or("strided", packed_us);
+  kernel.strided_us = {strided_us, read_or("aliased", strided_us),
+                       read_or("unaligned", strided_us)};
   return kernel;
 }
 

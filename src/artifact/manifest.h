@@ -7,6 +7,7 @@
 
 #include <tvm/ffi/string.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,9 +19,9 @@ namespace moonpoly {
 
 /*! \brief The manifest layout that this library reads. */
 constexpr int64_t kManifestSchema = 1;
-/*! \brief Rows of B that are a multiple of so many elements apart share one set of a cache. */
+/*! \brief Rows that are a multiple of so many elements apart share one set of a cache. */
 constexpr int64_t kAliasingItems = 1024;
-/*! \brief Rows of B that start on a cache line each are a multiple of this many elements apart. */
+/*! \brief Rows that start on a cache line each are a multiple of this many elements apart. */
 constexpr int64_t kLineItems = 16;
 
 /*! \brief How the reduction is vectorised, which decides the layout of B. */
@@ -31,6 +32,24 @@ enum class KernelFamily : uint8_t {
   kDot,
 };
 
+/*!
+ * \brief How rows follow one another in memory: those of C and of a strided B, which are n elements
+ * long, or for dot kernels those of A and B, which are k elements long.
+ */
+enum class RowKind : uint8_t {
+  kPlain,
+  /*! \brief A multiple of kAliasingItems apart: they fall into one set of the first cache. */
+  kAliased,
+  /*! \brief No multiple of kLineItems long: they start within cache lines. */
+  kUnaligned,
+};
+constexpr size_t kNumRowKinds = 3;
+
+inline RowKind RowKindOf(int64_t row_items) {
+  if (row_items % kLineItems != 0) return RowKind::kUnaligned;
+  return row_items % kAliasingItems == 0 ? RowKind::kAliased : RowKind::kPlain;
+}
+
 /*! \brief One micro-kernel as the manifest describes it. */
 struct KernelSpec {
   std::string name;
@@ -38,12 +57,8 @@ struct KernelSpec {
   int32_t um;
   int32_t un;
   /*! \brief Microseconds of a task, see CostGrid: with B in packed panels, and with B strided. */
-  std::vector<float> packed_us;
-  std::vector<float> strided_us;
-  /*! \brief The same where the rows of a strided B fall into one cache set, see kAliasingItems. */
-  std::vector<float> aliased_us;
-  /*! \brief The same where the rows of a strided B start within cache lines, see kLineItems. */
-  std::vector<float> unaligned_us;
+  std::array<std::vector<float>, kNumRowKinds> packed_us;
+  std::array<std::vector<float>, kNumRowKinds> strided_us;
 };
 
 /*! \brief Measured constants of the machine that the plans are made for. */

@@ -9,6 +9,7 @@
 #include <tvm/ffi/extra/module.h>
 #include <tvm/ffi/function.h>
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -32,10 +33,9 @@ struct MicroKernel {
   KernelFamily family;
   int32_t um;
   int32_t un;
-  const float* packed_us;
-  const float* strided_us;
-  const float* aliased_us;
-  const float* unaligned_us;
+  /*! \brief Task costs by RowKind: with B in packed panels, and with B as it lies. */
+  std::array<const float*, kNumRowKinds> packed_us;
+  std::array<const float*, kNumRowKinds> strided_us;
   KernelCode code;
   /*!
    * \brief The same product, fetching the rows of A that follow a tile's while it is computed: for

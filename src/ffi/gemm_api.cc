@@ -146,8 +146,7 @@ double TimePlan(const LoadedPlan& loaded, DLTensor* a, DLTensor* b, DLTensor* c,
   const double once = std::max(bursts.front(), kShortestUs);
   const int64_t runs = std::max<int64_t>(1, static_cast<int64_t>(kBurstUs / once));
   if (runs > 1) bursts.clear();
-  do bursts.push_back(burst_us(runs));
-  while (MicrosSince(start) < min_us);
+  while (bursts.empty() || MicrosSince(start) < min_us) bursts.push_back(burst_us(runs));
   std::nth_element(bursts.begin(), bursts.begin() + bursts.size() / 2, bursts.end());
   return bursts[bursts.size() / 2];
 }

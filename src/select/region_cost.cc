@@ -28,7 +28,11 @@ constexpr int64_t kPackedBlockCols = 384;
 }  // namespace
 
 RegionCost::RegionCost(const KernelSetObj& ks, const Problem& problem, CostModel model)
-    : ks_(ks), problem_(problem), model_(model) {}
+    : ks_(ks),
+      problem_(problem),
+      model_(model),
+      n_rows_(RowKindOf(problem.n)),
+      k_rows_(RowKindOf(problem.k)) {}
 
 bool RegionCost::Usable(int32_t kernel) const {
   if (ks_.kernel(kernel).family == KernelFamily::kOuter) return true;

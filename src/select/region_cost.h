@@ -76,15 +76,9 @@ class RegionCost {
   float PackUs(float cols) const;
   int64_t BlockRows(const Cell& cell, int64_t slice) const;
   float TaskUs(const MicroKernel& kernel, bool strided, AxisPoint m, AxisPoint n) const {
-    // The rows of B are n elements long, or k where they lie along the reduction.
     const bool dot = kernel.family == KernelFamily::kDot;
-    const float* table = kernel.packed_us;
-    if (strided || dot) {
-      const int64_t row = dot ? problem_.k : problem_.n;
-      table = row % kAliasingItems == 0 ? kernel.aliased_us
-              : row % kLineItems != 0   ? kernel.unaligned_us
-                                        : kernel.strided_us;
-    }
+    const auto kind = static_cast<size_t>(dot ? k_rows_ : n_rows_);
+    const float* table = strided || dot ? kernel.strided_us[kind] : kernel.packed_us[kind];
     return ks_.grid().TaskUs(table, k_point_, m, n);
   }
   // Steps of the reduction that are walked at a time.
@@ -93,6 +87,8 @@ class RegionCost {
   const KernelSetObj& ks_;
   const Problem& problem_;
   CostModel model_;
+  // Rows of C and of a row-major B, and rows along the reduction.
+  RowKind n_rows_, k_rows_;
   ThreadSplit split_{};
   int64_t depth_ = 0;
   int64_t batches_ = 1;

@@ -33,7 +33,11 @@ constexpr float kHopeless = 1.4f;
 // Floats of a cache line, what it takes for one to go to another core and back, and what one costs
 // that lies beside another core's: caches fetch such pairs together.
 constexpr int64_t kLineFloats = 16;
-constexpr float kSharedLineUs = 0.1f, kNeighbourLineUs = 0.02f;
+constexpr float kSharedLineUs = 0.02f, kNeighbourLineUs = 0.01f;
+// Hardware fetches the rows of C that would follow, one tile further: past a cut between rows these
+// belong to another core. What a line of them costs at a depth of one; the more steps a tile has,
+// the more of it is hidden behind them.
+constexpr float kOverrunLineUs = 0.3f;
 // Bounds kept, and how many of them are completed to plans, of those that cut the reduction as
 // well: bounds of the two kinds are not near enough to the truth to be ranked together.
 constexpr int32_t kMaxStarts = 256;
@@ -325,7 +329,8 @@ class Search {
   }
 
   // What it costs that two threads write lines of C side by side, or the same lines where rows
-  // don't begin on a line: along every cut between threads.
+  // don't begin on a line: along every cut between threads' columns. And that each takes lines from
+  // the other, along every cut between their rows.
   float SharedLinesUs(int64_t rows, int32_t grid_cols) const {
     const float line_us = problem_.n % kLineFloats == 0 ? kNeighbourLineUs : kSharedLineUs;
     return static_cast<float>(rows * (grid_cols - 1)) * line_us;
@@ -336,6 +341,10 @@ class Search {
     for (int32_t i = 0; i < candidate.count; ++i) {
       const Cell& cell = candidate.cells[i];
       us += SharedLinesUs(cell.m1 - cell.m0, cell.grid.cols);
+      if (cell.grid.rows == 1) continue;
+      const int64_t floats = ks_.kernel(cell.kernel).um * (cell.n1 - cell.n0);
+      const float lines = static_cast<float>(floats * (cell.grid.rows - 1) / kLineFloats);
+      us += lines * kOverrunLineUs / static_cast<float>(cost_.depth());
     }
     return us;
   }

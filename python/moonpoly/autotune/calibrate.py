@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
+from moonpoly.autotune.candidates import Candidate
 from moonpoly.autotune.cost_model import GRID, Samples, fit, tables
 from moonpoly.autotune.costs import save_costs
 from moonpoly.autotune.environment import environment
@@ -12,7 +15,7 @@ from moonpoly.autotune.gpu.calibrate import calibrate_gpu
 from moonpoly.autotune.launcher import Launcher, pinned
 from moonpoly.autotune.machine import measure_machine
 from moonpoly.autotune.progress import progress
-from moonpoly.autotune.records import load_records
+from moonpoly.autotune.records import TuningRecord, load_records
 from moonpoly.autotune.sample import plan_samples
 from moonpoly.autotune.sources import Sources, current_sources, own_sources
 from moonpoly.target import Target
@@ -21,11 +24,30 @@ from moonpoly.workload import Workload
 _SAMPLE_MS = 1.0
 
 
-def calibrate(target: Target, workload: Workload) -> Sources:
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured.
+
+    Parameters
+    ----------
+    sources
+        The records used and the cost tables written.
+    num_kernels
+        Micro-kernels measured.
+    seconds
+        What it took, from compiling them to writing the tables.
+    """
+
+    sources: Sources
+    num_kernels: int
+    seconds: float
+
+
+def calibrate(target: Target, workload: Workload) -> Calibration:
     """Measure and fit the task costs of this machine; artifacts are made with them from then on.
 
-    Takes one to two minutes on all cores, which should be otherwise idle. The records stay as they
-    are; the new cost tables are kept in the user's cache.
+    Takes less than two minutes on all cores, which should be otherwise idle. The records stay as
+    they are; the new cost tables are kept in the user's cache.
 
     Parameters
     ----------
@@ -34,8 +56,8 @@ def calibrate(target: Target, workload: Workload) -> Sources:
 
     Returns
     -------
-    sources
-        The records used and the cost tables written.
+    calibration
+        What was measured and where its tables are.
 
     Raises
     ------
@@ -46,33 +68,46 @@ def calibrate(target: Target, workload: Workload) -> Sources:
     StorageError
         If the cache can't be written.
     """
+    start = time.perf_counter()
     target.require_host()
     records_path = current_sources(target, workload).records
     records = load_records(records_path)
     kernels = candidates_of(records, target, workload)
-    output = own_sources(target, workload).costs
+    sources = Sources(records_path, own_sources(target, workload).costs)
     if target.is_gpu:
-        calibrate_gpu(target, kernels, records, Sources(records_path, output))
-        return Sources(records_path, output)
+        calibrate_gpu(target, kernels, records, sources)
+    else:
+        _calibrate_cpu(target, workload, kernels, records, sources)
+    return Calibration(sources, len(kernels), time.perf_counter() - start)
+
+
+def _calibrate_cpu(
+    target: Target,
+    workload: Workload,
+    kernels: Sequence[Candidate],
+    records: Sequence[TuningRecord],
+    sources: Sources,
+) -> None:
     samples = []
-    with progress() as bar, pinned():
-        step = bar.add_task(f"calibrating {target.name} {workload.key}", total=len(kernels) + 1)
+    with progress() as bar:
+        step = bar.add_task(f"calibrating {target.name} {workload.key}", total=len(kernels) + 2)
         programs = {c: rebuild(c, r) for c, r in zip(kernels, records, strict=True)}
         launcher = Launcher(programs, target)
-        machine = measure_machine(launcher, kernels[0].lanes)
-        bar.advance(step)
-        for candidate in kernels:
-            shapes = plan_samples(candidate, launcher.own_cache_bytes)
-            costs = launcher.task_costs(candidate, shapes, _SAMPLE_MS)
-            samples.append(Samples(candidate, shapes, costs))
+        with pinned():
+            machine = measure_machine(launcher, kernels[0].lanes)
             bar.advance(step)
-        models = fit(samples, launcher.own_cache_bytes)
+            for candidate in kernels:
+                shapes = plan_samples(candidate, launcher.own_cache_bytes)
+                costs = launcher.task_costs(candidate, shapes, _SAMPLE_MS)
+                samples.append(Samples(candidate, shapes, costs))
+                bar.advance(step)
+        costs_by_layout = tables(fit(samples, launcher.own_cache_bytes))
+        bar.advance(step)
     save_costs(
-        output,
-        tables(models),
+        sources.costs,
+        costs_by_layout,
         grid=GRID,
         machine=asdict(machine),
         environment=environment(),
-        records_path=records_path,
+        records_path=sources.records,
     )
-    return Sources(records_path, output)

@@ -12,14 +12,23 @@ regression from all kernels' samples together; it knows a kernel by the shape of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import xgboost
 
 from moonpoly.autotune.candidates import Candidate
-from moonpoly.autotune.sample import ALIASING_ITEMS, ITEM_BYTES, LINE_ITEMS, TaskShape
+from moonpoly.autotune.sample import (
+    ALIASING_ITEMS,
+    ITEM_BYTES,
+    LINE_ITEMS,
+    TaskShape,
+    row_kind,
+)
 from moonpoly.error import TuneError
 
 # The grid that every table is given on. Costs are linear in k between points.
@@ -29,14 +38,22 @@ GRID: dict[str, list[int]] = {
     "n_tiles": [1, 2, 4, 8, 16, 64, 256, 1024],
 }
 
-# Of the layouts of B that a table is given for, a stride that stands for it.
-_ROW_STRIDE = {
-    "packed": 0,
-    "strided": ALIASING_ITEMS + LINE_ITEMS,
-    "aliased": ALIASING_ITEMS,
-    "unaligned": ALIASING_ITEMS + LINE_ITEMS // 2,
+# A stride of rows that stands for each kind, and the layouts of B and C that a table is given for.
+_PLAIN, _ALIASED, _UNALIGNED = (
+    ALIASING_ITEMS + LINE_ITEMS,
+    ALIASING_ITEMS,
+    ALIASING_ITEMS + LINE_ITEMS // 2,
+)
+_ROWS = {
+    "packed": (_PLAIN, True),
+    "packed_aliased": (_ALIASED, True),
+    "packed_unaligned": (_UNALIGNED, True),
+    "strided": (_PLAIN, False),
+    "aliased": (_ALIASED, False),
+    "unaligned": (_UNALIGNED, False),
 }
-LAYOUTS = tuple(_ROW_STRIDE)
+LAYOUTS = tuple(_ROWS)
+_ROW_KINDS = ("aliased", "unaligned")
 
 _ROUNDS = 300
 _PARAMETERS = {
@@ -52,6 +69,8 @@ _PARAMETERS = {
 # The trees of memory see many samples of each problem.
 _MEMORY_PARAMETERS = {**_PARAMETERS, "min_child_weight": 8}
 _MIN_SAMPLES = 12
+_In = TypeVar("_In")
+_Out = TypeVar("_Out")
 # Tables are committed as text: measurements are not known better than this.
 _DIGITS = 3
 
@@ -139,7 +158,7 @@ class CostModel:
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """The layouts of B that differ; the rows of a dot kernel's B are k elements long."""
+        """The layouts that differ; the rows of a dot kernel's A and B are k elements long."""
         is_dot = self.candidate.tile.family == "dot"
         return ("packed", "aliased", "unaligned") if is_dot else LAYOUTS
 
@@ -149,7 +168,7 @@ class CostModel:
         A table never falls with k, whatever the noise of the samples.
         """
         shapes = [
-            TaskShape(k, m_tiles, n_tiles, _ROW_STRIDE[layout])
+            TaskShape(k, m_tiles, n_tiles, *_ROWS[layout])
             for k in GRID["k"]
             for m_tiles in GRID["m_tiles"]
             for n_tiles in GRID["n_tiles"]
@@ -161,10 +180,8 @@ class CostModel:
 
 def tables(models: Sequence[CostModel]) -> dict[str, dict[str, list[float]]]:
     """Return the tables of several micro-kernels by name and layout of B."""
-    return {
-        model.candidate.name: {layout: model.table(layout) for layout in model.layouts}
-        for model in models
-    }
+    each = _concurrently(lambda m: {layout: m.table(layout) for layout in m.layouts}, models)
+    return {model.candidate.name: costs for model, costs in zip(models, each, strict=True)}
 
 
 def fit(samples: Sequence[Samples], own_cache_bytes: int) -> list[CostModel]:
@@ -182,26 +199,38 @@ def fit(samples: Sequence[Samples], own_cache_bytes: int) -> list[CostModel]:
     TuneError
         If a kernel has too few samples.
     """
-    models, features, residuals = [], [], []
-    for each in samples:
-        costs = np.asarray(each.costs_us, dtype=np.float64)
-        sizes = np.array([shape.num_bytes(each.candidate.tile) for shape in each.shapes])
-        is_near = sizes <= own_cache_bytes / 2
-        near = _fit_near(
-            each.candidate,
-            [shape for shape, near in zip(each.shapes, is_near, strict=True) if near],
-            costs[is_near],
-        )
-        models.append(near)
-        far = [shape for shape, near in zip(each.shapes, is_near, strict=True) if not near]
+    near = _concurrently(lambda each: _fit_near(*_part(each, own_cache_bytes, near=True)), samples)
+    features, residuals = [], []
+    for model, each in zip(near, samples, strict=True):
+        candidate, far, costs = _part(each, own_cache_bytes, near=False)
         if far:
-            features.append(_far_features(each.candidate, far))
-            residuals.append(np.log(costs[~is_near] / near.task_us(far)))
+            features.append(_far_features(candidate, far))
+            residuals.append(np.log(costs / model.task_us(far)))
     memory = None
     if features:
         data = xgboost.DMatrix(np.concatenate(features), label=np.concatenate(residuals))
         memory = xgboost.train(_MEMORY_PARAMETERS, data, num_boost_round=_ROUNDS)
-    return [CostModel(near, memory, own_cache_bytes) for near in models]
+    return [CostModel(model, memory, own_cache_bytes) for model in near]
+
+
+def _concurrently(work: Callable[[_In], _Out], items: Sequence[_In]) -> list[_Out]:
+    """Return the results of ``work`` in order; XGBoost lets go of Python's lock."""
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        return list(pool.map(work, items))
+
+
+def _part(
+    samples: Samples, own_cache_bytes: int, *, near: bool
+) -> tuple[Candidate, list[TaskShape], np.ndarray]:
+    """Return the candidate, and the shares and costs within half of that cache or beyond it."""
+    tile = samples.candidate.tile
+    rows = [
+        (shape, cost)
+        for shape, cost in zip(samples.shapes, samples.costs_us, strict=True)
+        if (shape.num_bytes(tile) <= own_cache_bytes / 2) == near
+    ]
+    costs = np.array([cost for _, cost in rows], dtype=np.float64)
+    return samples.candidate, [shape for shape, _ in rows], costs
 
 
 def _fit_near(candidate: Candidate, shapes: Sequence[TaskShape], costs_us: np.ndarray) -> NearModel:
@@ -227,27 +256,37 @@ def _line(k: np.ndarray, costs: np.ndarray) -> tuple[float, float]:
 
 
 def _near_features(candidate: Candidate, shapes: Sequence[TaskShape]) -> np.ndarray:
-    k, m, n, layout = _columns(candidate, shapes)
+    k, m, n = _extents(candidate, shapes)
     tiles = m / candidate.tile.um * n / candidate.tile.un
-    return np.stack([*_sizes(candidate, k, m, n), np.log2(tiles), layout], axis=1)
-
-
-def _far_features(candidate: Candidate, shapes: Sequence[TaskShape]) -> np.ndarray:
-    k, m, n, layout = _columns(candidate, shapes)
-    tile = candidate.tile
-    kernel = [float(x) for x in (tile.um, tile.un, tile.um * tile.un, tile.family == "dot")]
-    columns = [*_sizes(candidate, k, m, n), layout, *(np.full_like(k, x) for x in kernel)]
+    columns = [*_sizes(candidate, k, m, n), np.log2(tiles), *_layouts(shapes)]
     return np.stack(columns, axis=1)
 
 
-def _columns(
+def _far_features(candidate: Candidate, shapes: Sequence[TaskShape]) -> np.ndarray:
+    k, m, n = _extents(candidate, shapes)
+    tile = candidate.tile
+    kernel = [float(x) for x in (tile.um, tile.un, tile.um * tile.un, tile.family == "dot")]
+    columns = [*_sizes(candidate, k, m, n), *_layouts(shapes)]
+    return np.stack([*columns, *(np.full_like(k, x) for x in kernel)], axis=1)
+
+
+def _extents(
     candidate: Candidate, shapes: Sequence[TaskShape]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return k, m, n and the index of the layout of each share, float64."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return k, m and n of each share, float64."""
     k = np.array([s.k for s in shapes], dtype=np.float64)
     m = np.array([s.m_tiles for s in shapes], dtype=np.float64) * candidate.tile.um
     n = np.array([s.n_tiles for s in shapes], dtype=np.float64) * candidate.tile.un
-    return k, m, n, np.array([LAYOUTS.index(s.layout) for s in shapes], dtype=np.float64)
+    return k, m, n
+
+
+def _layouts(shapes: Sequence[TaskShape]) -> list[np.ndarray]:
+    """Return of each share, as 0 or 1: whether B is packed, and of which kind its rows are."""
+    kinds = [row_kind(s.row_stride) for s in shapes]
+    return [
+        np.array([s.packed for s in shapes], dtype=np.float64),
+        *(np.array([k == kind for k in kinds], dtype=np.float64) for kind in _ROW_KINDS),
+    ]
 
 
 def _sizes(candidate: Candidate, k: np.ndarray, m: np.ndarray, n: np.ndarray) -> list[np.ndarray]:

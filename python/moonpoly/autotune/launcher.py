@@ -167,7 +167,7 @@ def _is_one_share_each(plan: dict[str, Any], units: int) -> bool:
 def _b_mode(candidate: Candidate, shape: TaskShape) -> int:
     if candidate.tile.family == "dot":
         return _TRANSPOSED
-    return _ROW_MAJOR if shape.row_stride else _PACKED
+    return _PACKED if shape.packed else _ROW_MAJOR
 
 
 def _operands(
@@ -180,14 +180,14 @@ def _operands(
     # model at single values of k.
     a_row = k + LINE_ITEMS if k % ALIASING_ITEMS == 0 else k
     a = _view("a", units, (m, k), (a_row, 1))
-    c = _view("c", units, (m, n), (n, 1))
     if candidate.tile.family == "dot":
-        b = _view("b", units, (n, k), (k, 1))
-    elif shape.row_stride:
-        b = _view("b", units, (k, n), (shape.row_stride, 1))
-    else:
+        return a, _view("b", units, (n, k), (k, 1)), _view("c", units, (m, n), (n, 1))
+    width = shape.row_stride or n
+    if shape.packed:
         b = _view("b", units, (n // lanes, k, lanes), (k * lanes, lanes, 1))
-    return a, b, c
+    else:
+        b = _view("b", units, (k, n), (width, 1))
+    return a, b, _view("c", units, (m, n), (width, 1))
 
 
 def _view(

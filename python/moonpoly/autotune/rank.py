@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from moonpoly.autotune.candidates import Candidate
-from moonpoly.autotune.sample import TaskShape, dot_row_stride
+from moonpoly.autotune.sample import TaskShape, dot_share
 
 # µs of one task of candidate `index` in calls of the given shapes.
 TaskCosts = Callable[[int, Sequence[TaskShape]], np.ndarray]
@@ -177,7 +177,7 @@ class _RegionCosts:
         self._candidates = candidates
         self._task_costs = task_costs
         self._pack_us_per_kb = pack_us_per_kb
-        self._known: dict[tuple[int, int, int, int, int], float] = {}
+        self._known: dict[tuple[int, TaskShape], float] = {}
 
     def region(self, index: int, regions: Sequence[tuple[SyntheticShape, int, int]]) -> np.ndarray:
         """Return the µs of one kernel on each region (shape, rows, columns), inf where illegal."""
@@ -185,14 +185,13 @@ class _RegionCosts:
         keys, tasks, extra = [], [], []
         for shape, rows, columns in regions:
             m_tiles, n_tiles = -(-rows // tile.um), -(-columns // tile.un)
-            stride = self._row_stride(tile.family, shape)
-            keys.append((index, shape.k, m_tiles, n_tiles, stride))
+            keys.append((index, self._share(tile.family, shape, m_tiles, n_tiles)))
             tasks.append(m_tiles * n_tiles)
             extra.append(self._extra_us(tile.family, shape, columns))
         missing = list(dict.fromkeys(key for key in keys if key not in self._known))
         if missing:
-            shapes = [TaskShape(k, m, n, stride) for _, k, m, n, stride in missing]
-            for key, cost in zip(missing, self._task_costs(index, shapes), strict=True):
+            shares = [share for _, share in missing]
+            for key, cost in zip(missing, self._task_costs(index, shares), strict=True):
                 self._known[key] = float(cost)
         return np.array(
             [
@@ -202,10 +201,10 @@ class _RegionCosts:
         )
 
     @staticmethod
-    def _row_stride(family: str, shape: SyntheticShape) -> int:
+    def _share(family: str, shape: SyntheticShape, m_tiles: int, n_tiles: int) -> TaskShape:
         if family == "dot":
-            return dot_row_stride(shape.k)
-        return shape.n if shape.layout == "row" else 0
+            return dot_share(shape.k, m_tiles, n_tiles)
+        return TaskShape(shape.k, m_tiles, n_tiles, shape.n, packed=shape.layout != "row")
 
     def _extra_us(self, family: str, shape: SyntheticShape, columns: int) -> float:
         if family == "dot":

@@ -34,7 +34,7 @@ def contexts(candidate: Candidate) -> dict[str, TaskShape]:
             "short": TaskShape(48, 4, 4),
             "cached": TaskShape(384, 4, 4),
             "streamed": TaskShape(k, 1, streamed),
-            "strided": TaskShape(500, 2, wide, row_stride=1024),
+            "strided": TaskShape(500, 2, wide, row_stride=1024, packed=False),
         }
     k = 2000
     streamed = max(1, STREAM_BYTES // (k * tile.um * _ITEM_BYTES))

@@ -49,32 +49,43 @@ class TaskShape:
     m_tiles, n_tiles
         Tiles of the share.
     row_stride
-        Elements from one row of B to the next where B is row-major. For dot kernels, whose A and B
-        are contiguous along k: k, where it is not a plain multiple of a cache line. 0 otherwise.
+        Elements from one row of C, and of a row-major B, to the next; 0 where they are as long as
+        the tiles are wide. For dot kernels, whose A and B are contiguous along k: k, where it is
+        not a plain multiple of a cache line, else 0.
+    packed
+        Whether an outer kernel's B lies in panels.
     """
 
     k: int
     m_tiles: int
     n_tiles: int
     row_stride: int = 0
+    packed: bool = True
 
     @property
     def layout(self) -> str:
-        """How B lies.
+        """How B and the rows of C lie.
 
-        ``"packed"``; row-major and ``"aliased"`` in one cache set, ``"unaligned"`` to cache lines,
-        or neither: ``"strided"``.
+        ``"strided"``: B is row-major; ``"aliased"``: and rows share one cache set;
+        ``"unaligned"``: or start within cache lines. ``"packed"``, ``"packed_aliased"`` and
+        ``"packed_unaligned"``: B is in panels, and this is how rows of C lie.
         """
-        if not self.row_stride:
-            return "packed"
-        if self.row_stride % LINE_ITEMS:
-            return "unaligned"
-        return "strided" if self.row_stride % ALIASING_ITEMS else "aliased"
+        kind = row_kind(self.row_stride)
+        if not self.packed:
+            return kind or "strided"
+        return f"packed_{kind}" if kind else "packed"
 
     def num_bytes(self, tile: Tile) -> int:
         """Return the bytes of the share's parts of A, B and C."""
         m, n = self.m_tiles * tile.um, self.n_tiles * tile.un
         return (m * self.k + self.k * n + m * n) * ITEM_BYTES
+
+
+def row_kind(row_stride: int) -> str:
+    """Return ``"aliased"``, ``"unaligned"`` or, for rows that are neither, ``""``."""
+    if row_stride % LINE_ITEMS:
+        return "unaligned"
+    return "aliased" if row_stride and row_stride % ALIASING_ITEMS == 0 else ""
 
 
 def plan_samples(candidate: Candidate, own_cache_bytes: int) -> list[TaskShape]:
@@ -89,8 +100,8 @@ def near_samples(
 ) -> Iterator[TaskShape]:
     """Yield ``count`` shares that fit half of a unit's own cache, even in each axis' logarithm.
 
-    Half of outer kernels' samples have a row-major B, in each layout as often; half of dot kernels'
-    samples have whole vectors of k.
+    Half of outer kernels' samples have a row-major B, and most have rows that start within cache
+    lines, as those of most shapes do; half of dot kernels' samples have whole vectors of k.
     """
     rng = np.random.default_rng(seed)
     left = count
@@ -100,7 +111,8 @@ def near_samples(
         m_tiles = 1 if rng.random() < 0.35 else _log_uniform(rng, 1, _MAX_TILES)
         n_tiles = 1 if rng.random() < 0.15 else _log_uniform(rng, 1, _MAX_TILES)
         shape = _share(rng, candidate, k, m_tiles, n_tiles)
-        if shape.num_bytes(candidate.tile) <= own_cache_bytes / 2:
+        fits = shape.num_bytes(candidate.tile) <= own_cache_bytes / 2
+        if fits and _spans(candidate, shape) <= MAX_BYTES:
             left -= 1
             yield shape
 
@@ -158,42 +170,46 @@ def _in_tiles(
     # Drawn for every kernel, so that the next problem is the same for all.
     draw = np.random.default_rng(rng.integers(1 << 31))
     shape = _share(draw, candidate, k, m_tiles, n_tiles)
-    rows, columns = m_tiles * tile.um, n_tiles * tile.un
-    width = max(columns, shape.row_stride)
-    largest = max(rows * k, k * width, rows * columns) * ITEM_BYTES
-    if 2 * rows * columns * k <= most and largest <= MAX_BYTES:
+    operations = 2 * m_tiles * tile.um * n_tiles * tile.un * k
+    if operations <= most and _spans(candidate, shape) <= MAX_BYTES:
         yield shape
+
+
+def _spans(candidate: Candidate, shape: TaskShape) -> int:
+    """Return the bytes from the first item of the operand that spans most to its last."""
+    m, n = shape.m_tiles * candidate.tile.um, shape.n_tiles * candidate.tile.un
+    width = n if candidate.tile.family == "dot" else max(n, shape.row_stride)
+    return max(m * shape.k, shape.k * width, m * width) * ITEM_BYTES
 
 
 def _share(
     rng: np.random.Generator, candidate: Candidate, k: int, m_tiles: int, n_tiles: int
 ) -> TaskShape:
-    """Return a share with a layout of B drawn for it."""
+    """Return a share with a layout of B and C drawn for it."""
     if candidate.tile.family == "dot":
         # What is left of k after whole vectors is computed element by element: two kinds of k.
         if rng.random() < 0.5:
             k = -(-k // candidate.lanes) * candidate.lanes
-        return TaskShape(k, m_tiles, n_tiles, dot_row_stride(k))
-    return TaskShape(k, m_tiles, n_tiles, _row_stride(rng, candidate, n_tiles))
+        return dot_share(k, m_tiles, n_tiles)
+    stride = _row_stride(rng, n_tiles * candidate.tile.un)
+    return TaskShape(k, m_tiles, n_tiles, stride, packed=bool(rng.random() < 0.5))
 
 
-def dot_row_stride(k: int) -> int:
-    """Return the ``row_stride`` of a dot kernel's :class:`TaskShape`."""
-    return k if k % LINE_ITEMS or k % ALIASING_ITEMS == 0 else 0
+def dot_share(k: int, m_tiles: int, n_tiles: int) -> TaskShape:
+    """Return a share of a dot kernel, with how its rows of k elements lie."""
+    kind = row_kind(k)
+    return TaskShape(k, m_tiles, n_tiles, k if kind else 0, packed=not kind)
 
 
-def _row_stride(rng: np.random.Generator, candidate: Candidate, n_tiles: int) -> int:
-    """Return 0 for a packed B, or a row stride that holds ``n_tiles`` tiles of columns."""
+def _row_stride(rng: np.random.Generator, n: int) -> int:
+    """Return a row stride that holds ``n`` columns."""
     kind = rng.random()
-    if kind < 0.5:
-        return 0
-    n = n_tiles * candidate.tile.un
     aliased = [width for width in _ALIASED_WIDTHS if width >= n]
-    if aliased and kind < 0.65:
+    if aliased and kind < 0.2:
         return int(rng.choice(aliased))
     common = [width for width in _COMMON_WIDTHS if width >= n]
     aligned = int(rng.choice(common[:4])) if common and rng.random() < 0.4 else n
-    if kind < 0.83:
+    if kind < 0.55:
         return aligned if aligned % ALIASING_ITEMS else aligned + LINE_ITEMS
     return aligned + int(rng.integers(1, LINE_ITEMS))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +52,7 @@ class Workspace:
         self, candidate: Candidate, shapes: Sequence[TaskShape], costs_us: Sequence[float]
     ) -> None:
         """Keep a candidate's samples."""
-        rows = [
-            ((s.k, s.m_tiles, s.n_tiles, s.row_stride), cost)
-            for s, cost in zip(shapes, costs_us, strict=True)
-        ]
+        rows = [(astuple(s), cost) for s, cost in zip(shapes, costs_us, strict=True)]
         self._save(candidate, _SAMPLES, rows)
 
     def _load(self, candidate: Candidate, name: str) -> Any:

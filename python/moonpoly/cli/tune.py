@@ -76,5 +76,6 @@ def calibrate(target: TargetName = "host", op: Op = "gemm", dtype: Dtype = "floa
     """Refit the task costs on this machine; best when it is otherwise idle."""
     from moonpoly.autotune.calibrate import calibrate as refit
 
-    sources = refit(Target.parse(target), Workload(op, dtype))
-    console.print(f"task costs: {sources.costs}; artifacts are built with them from now on")
+    done = refit(Target.parse(target), Workload(op, dtype))
+    console.print(f"{done.num_kernels} micro-kernels measured and fitted in {done.seconds:.0f} s")
+    console.print(f"task costs: {done.sources.costs}; artifacts are built with them from now on")
