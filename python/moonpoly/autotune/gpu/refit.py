@@ -39,7 +39,7 @@ _FAR = 2.0
 _CLUSTERS = (1, 2, 4, 8)
 _LINE_BYTES, _SECTOR_BYTES = 128, 32
 # Launches that fetch so much tell how fast that goes: nearly all are slower than the rate.
-_MUCH_BYTES, _FASTEST, _FEWEST = 1e8, 0.98, 100
+_MUCH_BYTES, _FASTEST, _FEWEST = 1e8, 0.98, 50
 # Of a launch's time, how much fetching has to be for it to say nothing of the tiles.
 _BOUND = 0.85
 Vector = npt.NDArray[np.float64]
