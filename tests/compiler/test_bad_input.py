@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -122,8 +123,94 @@ def test_a_constant_of_half_bytes_is_no_output():
 def test_an_unknown_domain_is_named():
     model = graph("g (float[n] x) => (float[n] y) { y = Relu(x) }")
     model.graph.node[0].domain = "acme"
-    with pytest.raises(ModelError, match="acme"):
+    with pytest.raises(ModelError, match=r"node 'y' \(acme\.Relu\), which makes 'y', is of domain"):
         import_model(model)
     model.opset_import.append(helper.make_opsetid("acme", 3))
     with pytest.raises(UnsupportedError, match=r"acme\.Relu \(node 'y', acme opset 3\)"):
         import_model(model)
+
+
+def _external(tmp_path, *, kept: int | None) -> Path:
+    """Write a model whose weight is in another file, of which ``kept`` bytes are left."""
+    model = graph("g (float[n,4] x) => (float[n,4] y) { y = Add(x, w) }", w=np.ones(4, np.float32))
+    model.graph.node[0].name = "shift"
+    path = tmp_path / "model.onnx"
+    beside = {"save_as_external_data": True, "size_threshold": 0, "location": "weights.bin"}
+    onnx.save(model, path, **beside)
+    weights = tmp_path / "weights.bin"
+    if kept is None:
+        weights.unlink()
+    else:
+        weights.write_bytes(weights.read_bytes()[:kept])
+    return path
+
+
+@pytest.mark.parametrize("kept", [None, 0, 7, 15])
+def test_weights_that_are_missing_or_truncated_are_named_with_their_node(tmp_path, kept):
+    with pytest.raises(ModelError, match=r"keeps tensor 'w' of node 'shift' \(Add\) in another"):
+        import_model(_external(tmp_path, kept=kept))
+
+
+@pytest.mark.parametrize(
+    ("text", "weights", "words"),
+    [
+        (
+            "g (float[n,5] x) => (float[n,3] y) { y = MatMul(x, w) }",
+            {"w": np.ones((4, 3), np.float32)},
+            ["MatMul (node 'y'", "sizes 5 and 4", "'x' float32 [n, 5]", "'w' float32 [4, 3]"],
+        ),
+        (
+            "g (float[n,3,h] x) => (float[n,4,h,k] y) { y = Conv(x, w) }",
+            {"w": np.ones((4, 3, 1, 1), np.float32)},
+            ["Conv (node 'y'", "'x' float32 [n, 3, h]", "'w' float32 [4, 3, 1, 1]"],
+        ),
+        (
+            "g (float[n,5,h,k] x) => (float[n,4,h,k] y) { y = Conv(x, w) }",
+            {"w": np.ones((4, 3, 1, 1), np.float32)},
+            ["Conv (node 'y'", "'x' float32 [n, 5, h, k]", "'w' float32 [4, 3, 1, 1]"],
+        ),
+        (
+            "g (float[n,5] x) => (float[n,4] y) { y = Add(x, w) }",
+            {"w": np.ones(4, np.float32)},
+            ["Add (node 'y'", "5 and 4", "'x' float32 [n, 5]", "'w' float32 [4]"],
+        ),
+        (
+            "g (float[n,5] x, float[n,4,2] z) => (float[n,9] y) { y = Concat<axis=1>(x, z) }",
+            {},
+            ["Concat (node 'y'", "'x' float32 [n, 5]", "'z' float32 [n, 4, 2]"],
+        ),
+        (
+            "g (float[n,5] x) => (float[n,5] y) { y = BatchNormalization(x, w, w, w, w) }",
+            {"w": np.ones(4, np.float32)},
+            ["BatchNormalization (node 'y'", "'x' float32 [n, 5]", "'w' float32 [4]"],
+        ),
+        (
+            "g (float[n,5] x) => (float[n,5] y) { y = Transpose<perm=[1,0,2]>(x) }",
+            {},
+            ["Transpose (node 'y'", "'x' float32 [n, 5]"],
+        ),
+        (
+            "g (float[n,6] x) => (float[m,4] y) { y = Reshape(x, to) }",
+            {"to": np.array([-1, 5, 0, 0])},
+            ["Reshape (node 'y'", "'x' float32 [n, 6]"],
+        ),
+        (
+            "g (float[n,6] x) => (float[n,a] p, float[n,b] q) { p, q = Split<axis=1>(x, s) }",
+            {"s": np.array([2, 3])},
+            ["Split (node 'p'", "'x' float32 [n, 6]"],
+        ),
+        (
+            "g (float[n,6] x) => (float[n,6] y) { y = LayerNormalization(x, w) }",
+            {"w": np.ones(4, np.float32)},
+            ["LayerNormalization (node 'y'", "'x' float32 [n, 6]", "'w' float32 [4]"],
+        ),
+    ],
+    ids=lambda value: value.split(" = ")[1].split("<")[0].split("(")[0] if "=>" in value else "",
+)
+def test_an_input_whose_shape_contradicts_the_graph_is_named_with_its_node(text, weights, words):
+    with pytest.raises(MoonPolyError) as caught:
+        import_model(graph(text, **weights))
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    for word in words:
+        assert word in message

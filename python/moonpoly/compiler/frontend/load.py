@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
 import onnx
 from google.protobuf.message import DecodeError
+from onnx import external_data_helper as external_data
 
+from moonpoly.compiler.frontend.functions import inline_functions
+from moonpoly.compiler.frontend.labels import node_label
+from moonpoly.compiler.frontend.light import fits_message, without_weights
 from moonpoly.compiler.frontend.node_check import check_nodes
 from moonpoly.compiler.frontend.order import sort_nodes
 from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS, opsets_of
@@ -20,8 +23,8 @@ from moonpoly.error import ModelError, StorageError
 ModelSource: TypeAlias = "str | Path | bytes | onnx.ModelProto"
 
 
-# Less than protobuf's 2 GB by what a graph takes besides its weights.
-_MAX_MESSAGE_BYTES = (1 << 31) - (64 << 20)
+# What reading a tensor from another file raises.
+_FILE_ERRORS = (OSError, onnx.checker.ValidationError, ValueError)
 _ONNXRUNTIME = "com.microsoft"
 # The standard has no such operators, which the checker would say.
 _WRITTEN_AS_STANDARD = frozenset({"SimplifiedLayerNormalization"})
@@ -69,7 +72,7 @@ def load_model(source: ModelSource) -> LoadedModel:
     _check_content(proto, label)
     digest = _digest(proto)
     if proto.functions:
-        proto = onnx.inliner.inline_local_functions(proto)
+        inline_functions(proto)
     return LoadedModel(proto=proto, name=name, digest=digest)
 
 
@@ -87,11 +90,25 @@ def _read(path: Path) -> onnx.ModelProto:
             f"can't read model {path}: {err.strerror or err}; give the path of an .onnx file"
         ) from err
     proto = _parse(data, str(path))
+    for tensor in proto.graph.initializer:
+        if external_data.uses_external_data(tensor):
+            try:
+                external_data.load_external_data_for_tensor(tensor, str(path.parent))
+            except _FILE_ERRORS as err:
+                readers = (node for node in proto.graph.node if tensor.name in node.input)
+                reader = next((f" of node {node_label(n)!r} ({n.op_type})" for n in readers), "")
+                raise ModelError(
+                    f"{path} keeps tensor {tensor.name!r}{reader} in another file, which can't be "
+                    f"read: {_one_line(err)}; put the whole file beside the model"
+                ) from err
+            tensor.data_location = onnx.TensorProto.DEFAULT
+            del tensor.external_data[:]
     try:
+        # The tensors that are attributes.
         onnx.load_external_data_for_model(proto, str(path.parent))
-    except (OSError, onnx.checker.ValidationError, ValueError) as err:
+    except _FILE_ERRORS as err:
         raise ModelError(
-            f"{path} keeps weights in other files, which can't be read: {_one_line(err)}; "
+            f"{path} keeps tensors in other files, which can't be read: {_one_line(err)}; "
             f"put them beside the model"
         ) from err
     return proto
@@ -140,7 +157,7 @@ def _check_content(proto: onnx.ModelProto, label: str) -> None:
     for tensor_type in unstated:
         tensor_type.shape.SetInParent()
     try:
-        onnx.checker.check_model(proto if _fits_message(proto) else _without_weights(proto))
+        onnx.checker.check_model(proto if fits_message(proto) else without_weights(proto))
     except onnx.checker.ValidationError as err:
         raise ModelError(
             f"{label} is not a valid ONNX graph: {_one_line(err)}; export the model again"
@@ -148,33 +165,6 @@ def _check_content(proto: onnx.ModelProto, label: str) -> None:
     finally:
         for tensor_type in unstated:
             tensor_type.ClearField("shape")
-
-
-def _fits_message(proto: onnx.ModelProto) -> bool:
-    """Return whether the checker, which reads the serialised model, can be given it whole."""
-    # No element takes more than 16 bytes; the message itself can't say how large it is above 2 GB.
-    elements = sum(math.prod(tensor.dims) for tensor in proto.graph.initializer)
-    if 16 * elements < _MAX_MESSAGE_BYTES:
-        return True
-    return sum(len(tensor.raw_data) for tensor in proto.graph.initializer) < _MAX_MESSAGE_BYTES
-
-
-def _without_weights(proto: onnx.ModelProto) -> onnx.ModelProto:
-    """Return a model whose weights are inputs."""
-    light = onnx.ModelProto(ir_version=proto.ir_version)
-    light.opset_import.extend(proto.opset_import)
-    light.functions.extend(proto.functions)
-    graph = light.graph
-    graph.name = proto.graph.name
-    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
-        getattr(graph, field).extend(getattr(proto.graph, field))
-    known = {value.name for value in graph.input}
-    for tensor in proto.graph.initializer:
-        if tensor.name not in known:
-            shape = list(tensor.dims)
-            value = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, shape)
-            graph.input.append(value)
-    return light
 
 
 def _digest(proto: onnx.ModelProto) -> str:

@@ -15,7 +15,7 @@ _VARIADIC = onnx.defs.OpSchema.FormalParameterOption.Variadic
 
 
 def check_nodes(graph: onnx.GraphProto, opsets: Mapping[str, int]) -> None:
-    """Check that every node of the standard's has the operands that it can't do without.
+    """Check that every node is of a domain that the model imports, and has its operands.
 
     Parameters
     ----------
@@ -25,10 +25,17 @@ def check_nodes(graph: onnx.GraphProto, opsets: Mapping[str, int]) -> None:
     Raises
     ------
     ModelError
-        Naming the node and the operand that it leaves out.
+        Naming the node, and the domain or the operand that it lacks.
     """
     for node in graph.node:
-        for name in _left_out(node, opsets.get(plain_domain(node.domain), 0)):
+        domain = plain_domain(node.domain)
+        if domain not in opsets:
+            makes = ", ".join(repr(name) for name in node.output if name) or "nothing"
+            raise ModelError(
+                f"node {node_label(node)!r} ({domain}.{node.op_type}), which makes {makes}, is of "
+                f"domain {domain!r}, of which the model imports no opset; export the model again"
+            )
+        for name in _left_out(node, opsets[domain]):
             raise ModelError(
                 f"node {node_label(node)!r} ({node.op_type}) leaves out its operand {name!r}; "
                 f"export the model again"

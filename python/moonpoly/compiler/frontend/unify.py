@@ -52,7 +52,9 @@ def broadcast_dim(ctx: Context, left: Integer, right: Integer) -> Integer:
     if _is_one(left):
         return right
     if not is_symbolic(left) and not is_symbolic(right):
-        ctx.unsupported(f"dimensions {left} and {right} don't broadcast")
+        # A loop's body that is imported with sizes which it changes may be imported again.
+        reason = f"dimensions {left} and {right} don't broadcast"
+        ctx.unsupported(f"{reason}; its operands are {ctx.operands()}")
     known = ctx.walk.broadcasts.known(left, right)
     if known is not None:
         return known

@@ -243,10 +243,8 @@ class GraphWalk:
         if self.symbols.equal(left, right):
             return
         if not is_symbolic(left) and not is_symbolic(right):
-            raise ModelError(
-                f"{ctx.describe()}: sizes {left} and {right} must be equal; its operands are "
-                f"{ctx.operands()}"
-            )
+            reason = f"sizes {left} and {right} must be equal"
+            raise ModelError(f"{ctx.describe()}: {reason}; its operands are {ctx.operands()}")
         # What a branch or loop needs is needed only where it runs.
         is_general = self._scopes.is_main and all(map(self._equalities.is_input, (left, right)))
         if is_general:

@@ -169,7 +169,8 @@ def _reshaped(
     """Return the sizes that a Reshape asks for, with 0 and -1 resolved."""
     if not allow_zero:
         if any(_is(size, 0) for size in sizes[len(shape) :]):
-            ctx.unsupported(f"shape {sizes} copies a dimension that rank {len(shape)} lacks")
+            reason = f"shape {sizes} copies a dimension that rank {len(shape)} lacks"
+            ctx.unsupported(f"{reason}; its operands are {ctx.operands()}")
         sizes = [shape[axis] if _is(size, 0) else size for axis, size in enumerate(sizes)]
     open_axes = [axis for axis, size in enumerate(sizes) if _is(size, -1)]
     if len(open_axes) > 1:
