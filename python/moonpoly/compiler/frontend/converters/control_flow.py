@@ -195,11 +195,48 @@ def _trip_count(ctx: Context, body: Body) -> Integer | None:
     return ctx.symbols.maximum(trips.reshape(-1)[0], 0)
 
 
+# Of this domain are the scans that stand for each batch element of one before opset 9.
+_OF_BATCH_ELEMENT = "moonpoly.batch_element"
+
+
 @converts("Scan")
 def scan(ctx: Context) -> Converted:
     """Iterate over the elements of the scan inputs along an axis of each."""
     if ctx.opset < 9:
-        ctx.unsupported("Scan has a batch dimension before opset 9; convert the model to opset 9")
+        return _scan_batch(ctx)
+    return _scan(ctx)
+
+
+def _scan_batch(ctx: Context) -> Converted:
+    """Scan each element of a batch, as before opset 9: a scan over the batch of such scans."""
+    if ctx.has_input(0):
+        ctx.unsupported("sequence_lens, which Scan has before opset 9 only; convert the model")
+    del ctx.values[0]
+    del ctx.node.input[0]
+    names = [f"{ctx.name}_element_{index}" for index in range(len(ctx.values))]
+    results = [f"{name}_of_element" for name in ctx.node.output]
+    inner = onnx.helper.make_node(
+        "Scan",
+        names,
+        results,
+        name="each",
+        domain=_OF_BATCH_ELEMENT,
+        body=ctx.attrs["body"],
+        num_scan_inputs=ctx.attrs["num_scan_inputs"],
+        scan_input_directions=ctx.attrs.get("directions", [0] * ctx.attrs["num_scan_inputs"]),
+    )
+    graph = onnx.helper.make_graph(
+        [inner],
+        "element",
+        [onnx.ValueInfoProto(name=name) for name in names],
+        [onnx.ValueInfoProto(name=name) for name in results],
+    )
+    ctx.replace_attributes(body=graph, num_scan_inputs=len(names), directions=None)
+    return _scan(ctx)
+
+
+@converts("Scan", domain=_OF_BATCH_ELEMENT)
+def _scan(ctx: Context) -> Converted:
     graph, attrs = ctx.attrs["body"], ctx.attrs
     num_inputs = attrs["num_scan_inputs"]
     num_states = len(ctx.values) - num_inputs

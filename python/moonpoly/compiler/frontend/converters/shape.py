@@ -15,6 +15,13 @@ from moonpoly.compiler.frontend.unify import broadcast_shapes, broadcast_to
 from moonpoly.compiler.frontend.values import Integer, is_symbolic
 
 
+@converts("Shape")
+def _shape(ctx: Context) -> None:
+    """Refuse what has any rank; other shapes have been evaluated."""
+    if ctx.rank(0) is None:
+        ctx.unsupported("the rank of its operand depends on data")
+
+
 @converts("Reshape")
 def _reshape(ctx: Context) -> relax.Expr | None:
     if ctx.opset < 5:
