@@ -4,8 +4,8 @@ The decisions that were found to matter, each measured on kernels with symbolic 
 
 - the order of the two register loops: with the wrong one LLVM spills accumulators (2x slower);
 - how far ahead B is prefetched: it doubles the speed of tall tiles whose B streams from memory and
-  costs nothing in cache. The prefetches stand at the end of a k step: in front of it they make
-  LLVM spill. Which cache they go to matters little, but for free;
+  costs tiles of several panels next to nothing in cache. The prefetches stand at the end of a k
+  step: in front of it they make LLVM spill. Which cache they go to matters little, but for free;
 - unrolling k: a few per cent either way, more for low tiles.
 
 Loading A or B through an explicit local buffer changed nothing, LLVM keeps both in registers. Rows

@@ -47,7 +47,9 @@ KernelSetObj::KernelSetObj(Manifest manifest, const tvm::ffi::Module& lib)
   for (const KernelSpec& spec : manifest_.kernels) {
     const KernelCode code(ResolveFunction(lib, spec.name));
     kernels_.push_back({spec.name, spec.family, spec.um, spec.un, TablesOf(spec.packed_us),
-                        TablesOf(spec.strided_us), code, ResolveFar(lib, spec.name, code)});
+                        TablesOf(spec.strided_us), code,
+                        ResolveVersion(lib, spec.name + kFarRowsSuffix, code),
+                        ResolveVersion(lib, spec.name + kFarPanelsSuffix, code)});
   }
   IndexLeftovers();
 }

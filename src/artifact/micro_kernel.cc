@@ -89,10 +89,10 @@ tvm::ffi::Function ResolveFunction(const tvm::ffi::Module& lib, const std::strin
   return *std::move(function);
 }
 
-KernelCode ResolveFar(const tvm::ffi::Module& lib, const std::string& name,
-                      const KernelCode& near) {
-  tvm::ffi::Optional<tvm::ffi::Function> function = lib->GetFunction(name + kFarSuffix, true);
-  return function.has_value() ? KernelCode(*std::move(function)) : near;
+KernelCode ResolveVersion(const tvm::ffi::Module& lib, const std::string& name,
+                          const KernelCode& code) {
+  tvm::ffi::Optional<tvm::ffi::Function> function = lib->GetFunction(name, true);
+  return function.has_value() ? KernelCode(*std::move(function)) : code;
 }
 
 }  // namespace moonpoly

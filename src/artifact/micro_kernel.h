@@ -37,15 +37,17 @@ struct MicroKernel {
   std::array<const float*, kNumRowKinds> packed_us;
   std::array<const float*, kNumRowKinds> strided_us;
   KernelCode code;
-  /*!
-   * \brief The same product, fetching the rows of A that follow a tile's while it is computed: for
-   * rows that come from memory. Where there is no such version, it is `code`.
+  // The same product with prefetches; `code` where there is no such version.
+  /*! \brief Fetches the rows of A that follow a tile's while it is computed: for rows from memory.
    */
-  KernelCode far_code;
+  KernelCode far_rows_code;
+  /*! \brief Fetches B some steps ahead: for the first rows to meet panels beyond the own caches. */
+  KernelCode far_panels_code;
 };
 
-/*! \brief What the name of a kernel's version for rows of A from memory ends in. */
-constexpr const char* kFarSuffix = "_far";
+/*! \brief What the names of a kernel's versions end in. */
+constexpr const char* kFarRowsSuffix = "_far_rows";
+constexpr const char* kFarPanelsSuffix = "_far_panels";
 
 /*!
  * \brief The arguments of micro-kernel calls, kept on the caller's stack and updated in place.
@@ -82,8 +84,9 @@ class KernelCall {
 
 /*! \brief Look up `name` in `lib`. Throws ValueError if the library has no such function. */
 tvm::ffi::Function ResolveFunction(const tvm::ffi::Module& lib, const std::string& name);
-/*! \brief Look up the version of `name` for rows of A from memory; `near` where there is none. */
-KernelCode ResolveFar(const tvm::ffi::Module& lib, const std::string& name, const KernelCode& near);
+/*! \brief Look up a version of a kernel in `lib`; `code` where there is none. */
+KernelCode ResolveVersion(const tvm::ffi::Module& lib, const std::string& name,
+                          const KernelCode& code);
 
 }  // namespace moonpoly
 

@@ -28,6 +28,8 @@ constexpr int64_t kNearFloats = 4 << 10;
 constexpr int64_t kNextRowsPart = 8;
 // Of shorter rows the processor guesses as much as it can fetch beside what is written to C.
 constexpr int64_t kLeastFarDepth = 32;
+// Panels of so many steps are worth calls of their own for the first rows that meet them.
+constexpr int64_t kLeastFarPanels = 256;
 
 int64_t RoundDown(int64_t value, int64_t step) { return std::max(step, value / step * step); }
 
@@ -99,7 +101,8 @@ int RegionWalk::RunColumns(const Block& block, bool pack_b, EpilogueRunner* epil
       const BBlock b = LoadB(n0, TileCols(cols), k, pack_b);
       const bool pack_a = ShouldPackA(block.rows.end - block.rows.begin, cols, depth);
       const int64_t a_ld = depth + kRowPadding;
-      far_ = !pack_a && RowsAreFar(block.rows.end - block.rows.begin, depth);
+      far_rows_ = !pack_a && RowsAreFar(block.rows.end - block.rows.begin, depth);
+      far_panels_ = PanelsAreFar(cols, depth);
       const int64_t mc =
           RoundDown(pack_a ? std::min(region_->mc, kScratchA / a_ld) : region_->mc, um);
       for (int64_t m0 = block.rows.begin; m0 < block.rows.end; m0 += mc) {
@@ -118,7 +121,7 @@ int RegionWalk::RunColumns(const Block& block, bool pack_b, EpilogueRunner* epil
             status = RunTiles(a, a_.row, a_.col, b, c, whole, cols, depth, accumulate);
           }
           if (rest > 0 && status == 0) {
-            far_ = false;
+            far_rows_ = false;
             PackRows(a_, m0 + whole, rest, um, k.begin, depth, scratch_->a(), a_ld);
             status = RunTiles(scratch_->a(), a_ld, 1, b, c + whole * c_.ld, rest, cols, depth,
                               accumulate);
@@ -148,6 +151,11 @@ bool RegionWalk::RowsAreFar(int64_t rows, int64_t kc) const {
   const int64_t cache_bytes = ks_.caches().l2_bytes;
   return kc >= kLeastFarDepth && a_.col == 1 && a_.row == kc && rows * row_bytes > cache_bytes &&
          kernel_->um * row_bytes <= cache_bytes / kNextRowsPart;
+}
+
+bool RegionWalk::PanelsAreFar(int64_t cols, int64_t kc) const {
+  return !is_dot() && kc >= kLeastFarPanels &&
+         cols * kc * static_cast<int64_t>(sizeof(float)) > ks_.caches().l2_bytes / 2;
 }
 
 RegionWalk::BBlock RegionWalk::LoadB(int64_t n0, int64_t padded_cols, Span k, bool pack_b) {
@@ -198,18 +206,7 @@ int RegionWalk::RunPart(const float* a, int64_t a_m, int64_t a_k, const BBlock& 
   const int64_t whole_rows = rows / um * um, whole_cols = cols / un * un;
   int status = 0;
   if (whole_rows > 0 && whole_cols > 0) {
-    // The first column of tiles finds rows of A in memory, the others in cache.
-    const int64_t first = far_ ? un : 0;
-    if (first > 0) {
-      status = call_->Run(kernel_->far_code, kernel_->family, whole_rows, first, kc, a, a_m, a_k,
-                          b.data, b.b_n, b.b_k, ks_.panel(), c, c_.ld, accumulate);
-    }
-    if (status == 0 && first < whole_cols) {
-      const int64_t offset = is_dot() ? first : first / ks_.panel();
-      status = call_->Run(kernel_->code, kernel_->family, whole_rows, whole_cols - first, kc, a,
-                          a_m, a_k, b.data + offset * b.b_n, b.b_n, b.b_k, ks_.panel(), c + first,
-                          c_.ld, accumulate);
-    }
+    status = RunWhole(a, a_m, a_k, b, c, whole_rows, whole_cols, kc, accumulate);
   }
   if (status == 0 && whole_cols < cols) {
     const int64_t steps = is_dot() ? whole_cols : whole_cols / ks_.panel();
@@ -229,17 +226,48 @@ int RegionWalk::RunPart(const float* a, int64_t a_m, int64_t a_k, const BBlock& 
   return status;
 }
 
+int RegionWalk::RunWhole(const float* a, int64_t a_m, int64_t a_k, const BBlock& b, float* c,
+                         int64_t rows, int64_t cols, int64_t kc, bool accumulate) {
+  const auto run = [&](const KernelCode& code, int64_t i, int64_t num_rows, int64_t j,
+                       int64_t num_cols) {
+    if (num_rows == 0 || num_cols == 0) return 0;
+    const int64_t steps = is_dot() ? j : j / ks_.panel();
+    return call_->Run(code, kernel_->family, num_rows, num_cols, kc, a + i * a_m, a_m, a_k,
+                      b.data + steps * b.b_n, b.b_n, b.b_k, ks_.panel(), c + i * c_.ld + j, c_.ld,
+                      accumulate);
+  };
+  const int64_t um = kernel_->um, un = kernel_->un;
+  if (!far_panels_) {
+    // The first column of tiles finds rows of A in memory, the others in cache.
+    const int64_t first = far_rows_ ? un : 0;
+    const int status = run(kernel_->far_rows_code, 0, rows, 0, first);
+    return status != 0 ? status : run(kernel_->code, 0, rows, first, cols - first);
+  }
+  if (rows == um) return run(kernel_->far_panels_code, 0, rows, 0, cols);
+  for (int64_t j = 0; j < cols; j += un) {
+    const bool far_rows = far_rows_ && j == 0;
+    int status = run(kernel_->far_panels_code, 0, um, j, un);
+    if (status != 0) return status;
+    status = run(far_rows ? kernel_->far_rows_code : kernel_->code, um, rows - um, j, un);
+    if (status != 0) return status;
+  }
+  return 0;
+}
+
 int RegionWalk::RunRagged(const float* a, int64_t a_m, int64_t a_k, const float* b,
                           const BBlock& strides, float* c, int64_t rows, int64_t cols, int64_t kc,
                           bool accumulate) {
   const int64_t tile_cols = TileCols(cols);
   const int64_t step = RoundDown(kScratchC / tile_cols, kernel_->um);
+  const bool far_panels = far_panels_ && rows <= kernel_->um;
+  const KernelCode& code = far_panels  ? kernel_->far_panels_code
+                           : far_rows_ ? kernel_->far_rows_code
+                                       : kernel_->code;
   for (int64_t i = 0; i < rows; i += step) {
     const int64_t part = std::min(step, rows - i);
     const int status =
-        call_->Run(far_ ? kernel_->far_code : kernel_->code, kernel_->family, TileRows(part),
-                   tile_cols, kc, a + i * a_m, a_m, a_k, b, strides.b_n, strides.b_k, ks_.panel(),
-                   scratch_->c(), tile_cols, false);
+        call_->Run(code, kernel_->family, TileRows(part), tile_cols, kc, a + i * a_m, a_m, a_k, b,
+                   strides.b_n, strides.b_k, ks_.panel(), scratch_->c(), tile_cols, false);
     if (status != 0) return status;
     CopyTile(scratch_->c(), tile_cols, part, cols, accumulate, c + i * c_.ld, c_.ld);
   }

@@ -50,11 +50,16 @@ class RegionWalk {
                int64_t cols, int64_t kc, bool accumulate);
   int RunPart(const float* a, int64_t a_m, int64_t a_k, const BBlock& b, float* c, int64_t rows,
               int64_t cols, int64_t kc, bool accumulate);
+  // Rows and columns in whole tiles.
+  int RunWhole(const float* a, int64_t a_m, int64_t a_k, const BBlock& b, float* c, int64_t rows,
+               int64_t cols, int64_t kc, bool accumulate);
   int RunRagged(const float* a, int64_t a_m, int64_t a_k, const float* b, const BBlock& strides,
                 float* c, int64_t rows, int64_t cols, int64_t kc, bool accumulate);
   bool ShouldPackA(int64_t rows, int64_t cols, int64_t kc) const;
   // Whether so many rows of A are one piece of memory too large for the thread's own caches.
   bool RowsAreFar(int64_t rows, int64_t kc) const;
+  // Whether so many columns of B are too much to stay in the thread's own caches.
+  bool PanelsAreFar(int64_t cols, int64_t kc) const;
 
   int64_t TileCols(int64_t cols) const { return CeilDiv(cols, kernel_->un) * kernel_->un; }
   int64_t TileRows(int64_t rows) const { return CeilDiv(rows, kernel_->um) * kernel_->um; }
@@ -70,7 +75,8 @@ class RegionWalk {
   Scratch* scratch_;
   const Region* region_ = nullptr;
   const MicroKernel* kernel_ = nullptr;
-  bool far_ = false;
+  bool far_rows_ = false;
+  bool far_panels_ = false;
 };
 
 }  // namespace moonpoly

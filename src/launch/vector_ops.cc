@@ -30,6 +30,9 @@ void TransposePlain(const float* src, int64_t src_ld, int64_t rows, int64_t cols
 // Rows in the outer loop would write a cache line of every panel in turn; panels in the outer loop
 // would read a line of every page in turn. Four panels at a time keep both sides in few streams.
 constexpr int64_t kPanelsAtOnce = 4;
+// Each row of a wide B lies on a page of its own, where the processor doesn't fetch ahead by
+// itself.
+constexpr int64_t kRowsAhead = 16;
 
 template <int64_t kLanes>
 void PackPanelsPlain(const float* src, int64_t src_ld, int64_t k, int64_t num_panels, float* dst) {
@@ -68,6 +71,8 @@ MOONPOLY_AVX512 void PackPanelsAvx512(const float* src, int64_t src_ld, int64_t 
       const float* from = src + i * src_ld + p * 16;
       float* to = dst + (p * k + i) * 16;
       for (int64_t q = 0; q < count; ++q) {
+        _mm_prefetch(reinterpret_cast<const char*>(from + kRowsAhead * src_ld + q * 16),
+                     _MM_HINT_T1);
         _mm512_storeu_ps(to + q * k * 16, _mm512_loadu_ps(from + q * 16));
       }
     }

@@ -9,7 +9,7 @@ import pytest
 from autotune.operands import Guarded, panels
 from tolerances import OPERATOR_REL
 
-from moonpoly.autotune.generate import FAR_SUFFIX
+from moonpoly.autotune.generate import FAR_PANELS, FAR_ROWS
 from moonpoly.autotune.sources import installed_sources
 from moonpoly.target import Target, target_names
 from moonpoly.workload import Workload
@@ -110,7 +110,7 @@ def test_a_kernel_reads_nothing_but_its_operands(kernels_of, rng, target, tile):
 
 
 @pytest.mark.parametrize("target", target_names("llvm"))
-def test_versions_for_rows_from_memory_compute_the_same(kernels_of, rng, target):
+def test_versions_for_operands_from_memory_compute_the_same(kernels_of, rng, target):
     library = kernels_of(target)
     lanes = Target.parse(target).vector_lanes["float32"]
     for param in KERNELS:
@@ -119,11 +119,11 @@ def test_versions_for_rows_from_memory_compute_the_same(kernels_of, rng, target)
             continue
         a, b, start, _, _ = _problem(rng, tile, (3, 2, 37))
         a_form, b_form = next(_a_forms("outer", a)), next(_b_forms("outer", b, lanes))
-        c, c_far = (Guarded(start, (start.shape[1], 1)) for _ in range(2))
-        library[tile["kernel"]](a_form.tensor, b_form.tensor, c.tensor, 1)
-        library[tile["kernel"] + FAR_SUFFIX](a_form.tensor, b_form.tensor, c_far.tensor, 1)
-        assert np.array_equal(c.view, c_far.view), tile["kernel"]
-        assert c_far.untouched_outside()
+        c = {version: Guarded(start, (start.shape[1], 1)) for version in ("", FAR_PANELS, FAR_ROWS)}
+        for version, out in c.items():
+            library[tile["kernel"] + version](a_form.tensor, b_form.tensor, out.tensor, 1)
+            assert np.array_equal(out.view, c[""].view), tile["kernel"] + version
+            assert out.untouched_outside()
 
 
 @pytest.mark.parametrize("target", target_names("llvm"))

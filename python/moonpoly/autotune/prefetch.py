@@ -5,10 +5,11 @@ at the end of its body, one prefetch for each different address of the named ope
 reads, as many iterations ahead as asked. Prefetching past the end of a tensor is harmless: the
 address is never read.
 
-The version of an outer kernel for rows of A from memory also prefetches the rows that its next tile
-reads, which must follow this tile's without a gap. A tall product reads A just once, and what is
-known of it a tile ahead the processor can't guess from a dozen rows. In cache this costs 2 % on the
-mean, and 15 % in tiles of one panel, whose loads are the limit.
+Prefetches cost an outer kernel a few per cent in cache, and 20 % in tiles of one panel, whose loads
+are the limit. So it is compiled in three versions: without any; with those of B that were searched,
+for the first rows that meet panels beyond the own caches; and with prefetches of the rows of A that
+the next tile reads, which must follow this tile's without a gap. A tall product reads A just once,
+and what is known of it a tile ahead the processor can't guess from a dozen rows.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def reads_panels(func: tirx.PrimFunc) -> bool:
     return len(func.params[1].shape) == _PANEL_DIMS
 
 
-def insert_prefetch(func: tirx.PrimFunc, *, next_rows: bool = False) -> tirx.PrimFunc:
+def insert_prefetch(
+    func: tirx.PrimFunc, *, searched: bool = True, next_rows: bool = False
+) -> tirx.PrimFunc:
     """Return ``func`` with its prefetch annotations replaced by instructions.
 
     Requires scheduled blocks (before lowering). Loops inside an annotated one must have constant
@@ -47,6 +50,8 @@ def insert_prefetch(func: tirx.PrimFunc, *, next_rows: bool = False) -> tirx.Pri
     ----------
     func
         A scheduled kernel.
+    searched
+        Whether the prefetches that the annotations ask for are inserted, or only removed.
     next_rows
         Whether the next tile's rows of A are prefetched too; for kernels of the outer family.
     """
@@ -57,7 +62,7 @@ def insert_prefetch(func: tirx.PrimFunc, *, next_rows: bool = False) -> tirx.Pri
         kept = {key: value for key, value in loop.annotations.items() if key not in _ANNOTATIONS}
         body = loop.body
         added: list[tirx.Evaluate] = []
-        if (steps := int(loop.annotations[PREFETCH_DISTANCE])) > 0:
+        if searched and (steps := int(loop.annotations[PREFETCH_DISTANCE])) > 0:
             operand = func.params[int(loop.annotations[PREFETCH_OPERAND])]
             level = int(loop.annotations[PREFETCH_LEVEL])
             added += _prefetches(loop, operand, steps, level)
