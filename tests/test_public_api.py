@@ -38,7 +38,7 @@ def test_every_public_name_is_documented(name):
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        ("compile", ["model", "target", "dim_hints", "dims"]),
+        ("compile", ["model", "target", "dim_hints", "dims", "open_inputs"]),
         ("load", ["path"]),
         ("matmul", ["a", "b", "out", "target", "overlap", "allow_tf32"]),
         ("plan", ["m", "n", "k", "b", "dtype", "target", "threads"]),

@@ -44,6 +44,37 @@ def test_compiles_then_runs_then_inspects(moonpoly_command, model, tmp_path):
         assert word in shown.out
 
 
+def test_an_open_initialiser_may_be_given_or_left_out(moonpoly_command, tmp_path):
+    model, output = onnx_models.linear(), tmp_path / "linear.so"
+    shape = list(onnx_models.WEIGHT.shape)
+    model.graph.input.append(onnx.helper.make_tensor_value_info("w", 1, shape))
+    onnx.save(model, tmp_path / "linear.onnx")
+    compiled = moonpoly_command("compile", tmp_path / "linear.onnx", "-o", output, "--open", "w")
+    assert compiled.code == 0, compiled.err
+    x = np.ones((3, 12), np.float32)
+    for given in ({}, {"w": np.eye(12, 20, dtype=np.float32)}):
+        weight = given.get("w", onnx_models.WEIGHT)
+        np.savez(tmp_path / "in.npz", x=x, **given)
+        files = ("--inputs", tmp_path / "in.npz", "--outputs", tmp_path / "out.npz")
+        ran = moonpoly_command("run", output, *files)
+        assert ran.code == 0, ran.err
+        with np.load(tmp_path / "out.npz") as got:
+            np.testing.assert_allclose(got["y"], np.maximum(x @ weight, 0), rtol=1e-5, atol=1e-5)
+    made = moonpoly_command("run", output, "--fill", "ones", "--shape", "x=3x12")
+    assert made.code == 0, made.err
+    moonpoly_command("compile", tmp_path / "linear.onnx", "-o", output, "--open", "v").failed_with(
+        5, "no initialiser 'v'", "'w'"
+    )
+
+
+def test_a_hint_gives_the_sizes_of_made_inputs(moonpoly_command, model, tmp_path):
+    output = tmp_path / "linear.so"
+    assert moonpoly_command("compile", model, "-o", output, "--dim-hint", "rows=2:7").code == 0
+    ran = moonpoly_command("run", output, "--fill", "random")
+    assert ran.code == 0, ran.err
+    assert "7x20" in ran.out
+
+
 def test_inspects_an_onnx_model_without_building_it(moonpoly_command, model, tmp_path):
     shown = moonpoly_command("inspect", model)
     assert shown.code == 0, shown.err

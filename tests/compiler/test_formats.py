@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import onnxruntime
+import pytest
 from graphs import Compiled, assert_matches_ort, graph
-from onnx import TensorProto, parser
+from onnx import TensorProto, helper, parser
 from tolerances import MODEL_REL, model_error
+
+from moonpoly import compiler
+from moonpoly.error import InputError
 
 HEADER = '<ir_version: 8, opset_import: ["" : 17, "own" : 1]>\n'
 
@@ -138,3 +142,31 @@ def test_functions_call_functions_with_their_attributes_and_see_their_operands(r
             feeds = {"x": x, "z": z, "c": np.array(c)}
             (got,), (want,) = run(**feeds), session.run(None, feeds)
             assert model_error(got, want) <= MODEL_REL["float32"]
+
+
+def test_an_initialiser_that_is_an_input_is_a_constant_or_may_be_given(rng):
+    weights = {"w": rng.standard_normal((4, 3)).astype(np.float32), "b": np.float32(0.5)}
+    model = graph(
+        "g (float[n,4] x) => (float[n,3] y) { a = MatMul(x, w) y = Add(a, b) }", **weights
+    )
+    for name, value in weights.items():
+        info = helper.make_tensor_value_info(name, TensorProto.FLOAT, value.shape)
+        model.graph.input.append(info)
+    session = onnxruntime.InferenceSession(
+        model.SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    x = rng.standard_normal((5, 4)).astype(np.float32)
+    other = rng.standard_normal((4, 3)).astype(np.float32)
+    fixed, opened = compiler.compile(model), compiler.compile(model, open_inputs=["w"])
+    assert (fixed.optional, opened.optional) == ((), ("w",))
+    for run, feeds in ((fixed, {"x": x}), (opened, {"x": x}), (opened, {"x": x, "w": other})):
+        (want,) = session.run(None, feeds)
+        assert model_error(run(**feeds)["y"], want) <= MODEL_REL["float32"]
+    # A value that is given once is not kept.
+    assert model_error(opened(x=x)["y"], fixed(x=x)["y"]) <= MODEL_REL["float32"]
+    with pytest.raises(InputError, match=r"'w' is a constant of the compiled model.*--open w"):
+        fixed(x=x, w=other)
+    with pytest.raises(InputError, match="'w' must have 4 along axis 0"):
+        opened(x=x, w=other.T)
+    with pytest.raises(InputError, match=r"no initialiser 'k' is listed.*'w', 'b'"):
+        compiler.compile(model, open_inputs=["k"])

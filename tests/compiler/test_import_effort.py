@@ -84,9 +84,7 @@ def test_a_model_twice_as_long_takes_twice_the_steps(counts):
 def test_dimensions_that_are_learned_equal_take_no_walk_each(counts):
     names = [f"x{i}" for i in range(24)]
     inputs = ", ".join(f"float[n{i},2] {name}" for i, name in enumerate(names))
-    model = graph(
-        f"g ({inputs}) => (float[n0,48] y) {{ y = Concat<axis=1>({', '.join(names)}) }}"
-    )
+    model = graph(f"g ({inputs}) => (float[n0,48] y) {{ y = Concat<axis=1>({', '.join(names)}) }}")
     imported = import_model(model)
     assert len(imported.conditions.equal) == len(names) - 1
     assert counts["run"] <= 3

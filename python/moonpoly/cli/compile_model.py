@@ -21,6 +21,15 @@ def compile_model(
     target: TargetName = "host",
     dim_hint: DimHints = None,
     dim: FixedDims = None,
+    open_input: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--open",
+            metavar="INITIALISER",
+            help="Let a run give another value to an initialiser that the model lists as an input "
+            "too; else it is a constant. Repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Compile an ONNX model into one library that runs at any shape."""
     from moonpoly import compiler
@@ -29,6 +38,8 @@ def compile_model(
     # Found out now rather than after a minute of compiling.
     config.check_writable(output)
     with step_bar(model.name) as steps:
-        metadata = compiler.build_library(model, Target.parse(target), hints, output, dims, steps)
+        metadata = compiler.build_library(
+            model, Target.parse(target), hints, output, dims, open_input or [], steps
+        )
     size_mb = output.stat().st_size / 1e6
     console.print(f"{output}  {size_mb:.1f} MB, {report_counts(metadata)}, {steps}")

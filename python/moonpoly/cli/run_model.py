@@ -54,7 +54,7 @@ def run_model(
     else:
         hints = executable.metadata.get("dim_hints", {})
         arrays = runtime.fill_inputs(
-            executable.inputs,
+            [spec for spec in executable.inputs if spec.name not in executable.optional],
             parse_shapes(shape or []),
             expected={dim: high for dim, (_, high) in hints.items()},
             fill=fill or Fill.RANDOM,

@@ -7,7 +7,7 @@ import errno
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from moonpoly import config
 from moonpoly.autotune import load_artifact
 from moonpoly.compiler.codegen import generate, pack_imports
 from moonpoly.compiler.frontend import ImportedModel, ModelSource, import_model
-from moonpoly.compiler.metadata import add_metadata, model_metadata
+from moonpoly.compiler.metadata import add_defaults, add_metadata, model_metadata
 from moonpoly.compiler.passes.find_limits import find_limits
 from moonpoly.compiler.pipeline import lowering_phases, rewriting_phases, run_phases
 from moonpoly.compiler.progress import OnProgress, silent
@@ -46,6 +46,7 @@ def compile(
     target: Target | str | None = None,
     dim_hints: DimHints | None = None,
     dims: Mapping[str, int] | None = None,
+    open_inputs: Sequence[str] = (),
 ) -> Executable:
     """Compile an ONNX model so that it runs at any size of its symbolic dimensions.
 
@@ -60,6 +61,9 @@ def compile(
         restrict: any other size runs as well.
     dims
         Symbolic dimension → the only size that it is to have.
+    open_inputs
+        Initialisers, listed as inputs too, that a run may give another value; the others are
+        constants, which is faster.
 
     Returns
     -------
@@ -73,7 +77,8 @@ def compile(
     UnsupportedError
         If it uses an operator that can't be compiled; all such are named.
     InputError
-        If a hint or size names no symbolic dimension of the model, or its range is empty.
+        If a hint or size names no symbolic dimension of the model, or its range is empty; if
+        ``open_inputs`` names no initialiser that is listed as an input.
     TargetError
         If the target is unknown or this machine can't run it.
     StorageError
@@ -85,7 +90,7 @@ def compile(
         folder = config.temporary_folder()
         on_error.callback(shutil.rmtree, folder, ignore_errors=True)
         path = folder / "model.so"
-        build_library(model, target, dim_hints or {}, path, dims)
+        build_library(model, target, dim_hints or {}, path, dims, open_inputs)
         executable = Executable(path, owned_folder=folder)
         on_error.pop_all()
     return executable
@@ -97,6 +102,7 @@ def build_library(
     dim_hints: DimHints,
     path: Path,
     dims: Mapping[str, int] | None = None,
+    open_inputs: Sequence[str] = (),
     on_progress: OnProgress = silent,
 ) -> dict[str, Any]:
     """Compile ``model`` into the shared library ``path`` and return its metadata.
@@ -105,7 +111,7 @@ def build_library(
     micro-kernels. Raises as :func:`compile` does, except that the target needn't be this machine.
     ``on_progress`` is told of nodes, passes and what comes after them.
     """
-    imported = import_model(model, dims, on_progress)
+    imported = import_model(model, dims, open_inputs, on_progress)
     _check_hints(imported, dim_hints, dims or {})
     artifact = load_artifact(target, _WORKLOAD)
     table = SiteTable(
@@ -129,7 +135,8 @@ def build_library(
         limits=find_limits(imported.module),
     )
     on_progress("generating code", 0, 2)
-    executable = generate(add_metadata(mod, metadata), tvm_target)
+    mod = add_defaults(add_metadata(mod, metadata), imported.defaults)
+    executable = generate(mod, tvm_target)
     on_progress("linking", 1, 2)
     weights = _weight_bytes(mod)
     # The linker reads them from a file and from an object made of it.
@@ -162,7 +169,7 @@ def describe(
     :class:`InputError`, :class:`StorageError` and :class:`TargetError` as :func:`compile` does.
     """
     target, dim_hints = _resolve(target), dim_hints or {}
-    imported = import_model(model, dims, on_progress)
+    imported = import_model(model, dims, on_progress=on_progress)
     _check_hints(imported, dim_hints, dims or {})
     table = SiteTable(digest=imported.digest, lanes=target.vector_lanes[_WORKLOAD.dtype])
     run_phases(imported.module, rewriting_phases(table), on_progress)

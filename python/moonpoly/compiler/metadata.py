@@ -18,6 +18,8 @@ from moonpoly.target import Target
 # The version of the document's layout; the runtime refuses another.
 SCHEMA = 1
 FUNCTION = "moonpoly_metadata"
+# A number follows.
+DEFAULT = "moonpoly_default_"
 
 
 def model_metadata(
@@ -47,6 +49,9 @@ def model_metadata(
         "digest": table.digest,
         "name": model.name,
         "inputs": [spec.to_dict() for spec in model.inputs],
+        # Input → the function that returns its value where a run gives none.
+        "defaults": {name: f"{DEFAULT}{index}" for index, name in enumerate(model.defaults)},
+        "constants": list(model.constants),
         "outputs": [spec.to_dict() for spec in model.outputs],
         "constraints": [list(pair) for pair in model.conditions.equal],
         # A dimension that is read from data has no name, and its limit is checked where it is used.
@@ -70,9 +75,20 @@ def add_metadata(mod: tvm.IRModule, metadata: Mapping[str, Any]) -> tvm.IRModule
     """Return ``mod`` with the function that returns ``metadata`` as a tensor of bytes."""
     text = json.dumps(metadata, separators=(",", ":"), ensure_ascii=False)
     data = np.frombuffer(text.encode(), dtype=np.uint8)
+    return _add_constant(mod, FUNCTION, data)
+
+
+def add_defaults(mod: tvm.IRModule, defaults: Mapping[str, np.ndarray]) -> tvm.IRModule:
+    """Return ``mod`` with functions that return the values of inputs that a run leaves out."""
+    for index, value in enumerate(defaults.values()):
+        mod = _add_constant(mod, f"{DEFAULT}{index}", value)
+    return mod
+
+
+def _add_constant(mod: tvm.IRModule, name: str, value: np.ndarray) -> tvm.IRModule:
     builder = relax.BlockBuilder()
-    with builder.function(FUNCTION, []):
-        builder.emit_func_output(relax.const(data, "uint8"))
+    with builder.function(name, []):
+        builder.emit_func_output(relax.const(value, value.dtype.name))
     mod = tvm.IRModule(dict(mod.functions_items()), attrs=mod.attrs)
-    mod[FUNCTION] = builder.get()[FUNCTION].with_attr("global_symbol", FUNCTION)
+    mod[name] = builder.get()[name].with_attr("global_symbol", name)
     return mod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +29,7 @@ def bind_inputs(metadata: ModelMetadata, given: Mapping[str, Any]) -> list[np.nd
     InputError
         For a name that is unknown or missing, or a wrong rank, dtype or shape.
     """
-    _check_names([spec.name for spec in metadata.inputs], given)
+    _check_names([spec.name for spec in metadata.inputs], metadata.constants, given)
     bound: dict[int | str, tuple[int, str]] = {}
     arrays = []
     for spec in metadata.inputs:
@@ -92,7 +92,12 @@ def check_least(least: Iterable[tuple[str, int]], sizes: Mapping[int | str, int]
             )
 
 
-def _check_names(names: list[str], given: Mapping[str, Any]) -> None:
+def _check_names(names: list[str], constants: Sequence[str], given: Mapping[str, Any]) -> None:
+    if fixed := [name for name in given if name in constants]:
+        raise InputError(
+            f"input {fixed[0]!r} is a constant of the compiled model; "
+            f"compile it with `--open {fixed[0]}` to give it at run time"
+        )
     if unknown := [name for name in given if name not in names]:
         raise InputError(f"unknown input {unknown[0]!r}; the model takes {', '.join(names)}")
     if missing := [name for name in names if name not in given]:

@@ -42,6 +42,7 @@ class Executable:
         _register(self._info, self._module, path)
         # A Relax VM serves one caller at a time: idle ones are kept for the next call.
         self._idle = [first["main"]]
+        self._defaults = {name: borrow(first[by]()) for name, by in self._info.defaults.items()}
         self._lock = threading.Lock()
         if owned_folder is not None:
             weakref.finalize(self, shutil.rmtree, owned_folder, ignore_errors=True)
@@ -50,6 +51,11 @@ class Executable:
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Names, dtypes and shapes of the inputs, in the model's order."""
         return self._info.inputs
+
+    @property
+    def optional(self) -> tuple[str, ...]:
+        """The inputs that have a value of their own, which a run may replace."""
+        return tuple(self._defaults)
 
     @property
     def outputs(self) -> tuple[TensorSpec, ...]:
@@ -68,7 +74,8 @@ class Executable:
         ----------
         inputs
             NumPy arrays, or CPU tensors with ``__dlpack__``, by input name. They are read in
-            place where they are contiguous and aligned to 64 bytes, else copied.
+            place where they are contiguous and aligned to 64 bytes, else copied. One that the
+            model has a value for may be left out, see :attr:`optional`.
 
         Returns
         -------
@@ -80,7 +87,7 @@ class Executable:
         InputError
             For a name that is unknown or missing, or a wrong rank, dtype or shape.
         """
-        arrays = bind_inputs(self._info, inputs)
+        arrays = bind_inputs(self._info, {**self._defaults, **inputs})
         with self._lock:
             main = self._idle.pop() if self._idle else None
         if main is None:

@@ -40,6 +40,10 @@ class ModelMetadata:
         Symbol's name → smallest size that the model makes sense of.
     raw
         The whole JSON document, for printing.
+    defaults
+        Input → the function of the model that returns its value where a run gives none.
+    constants
+        Inputs of the ONNX file that are constants of the model.
     """
 
     name: str
@@ -52,6 +56,8 @@ class ModelMetadata:
     limits: tuple[tuple[str, int], ...]
     least: tuple[tuple[str, int], ...]
     raw: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
+    defaults: Mapping[str, str] = field(default_factory=dict, hash=False)
+    constants: tuple[str, ...] = ()
 
     @staticmethod
     def parse(text: str, origin: str, version: str) -> ModelMetadata:
@@ -88,6 +94,8 @@ class ModelMetadata:
                 constraints=tuple((left, right) for left, right in raw.get("constraints", ())),
                 limits=tuple((str(dim), int(most)) for dim, most in raw.get("limits", {}).items()),
                 least=tuple((str(dim), int(n)) for dim, n in raw.get("least", {}).items()),
+                defaults=dict(raw.get("defaults", {})),
+                constants=tuple(raw.get("constants", ())),
                 raw=raw,
             )
         except (KeyError, TypeError, ValueError) as err:

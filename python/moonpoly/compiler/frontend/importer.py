@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import onnx
 import tvm
 from tvm import relax
@@ -14,6 +15,7 @@ from moonpoly.compiler.frontend.conditions import Conditions, find_conditions
 from moonpoly.compiler.frontend.dims import NamedInputs, TensorSpec, make_params, name_dims
 from moonpoly.compiler.frontend.equalities import Equalities, Equality
 from moonpoly.compiler.frontend.load import LoadedModel, ModelSource, load_model
+from moonpoly.compiler.frontend.open_inputs import open_initialisers, overridable
 from moonpoly.compiler.frontend.stand_ins import StandIns
 from moonpoly.compiler.frontend.standard import opsets_of
 from moonpoly.compiler.frontend.support import check_types, unknown_operators
@@ -39,6 +41,10 @@ class ImportedModel:
         Symbol in the Relax function → symbolic dimension's name in the ONNX file.
     conditions
         What the graph asks of the inputs' dimensions.
+    defaults
+        Input → the value that it has where a run gives none.
+    constants
+        Initialisers that the file lists as inputs, and that are constants here.
     """
 
     module: tvm.IRModule
@@ -48,11 +54,14 @@ class ImportedModel:
     outputs: tuple[TensorSpec, ...]
     dim_names: dict[str, str]
     conditions: Conditions = field(default_factory=Conditions)
+    defaults: Mapping[str, np.ndarray] = field(default_factory=dict)
+    constants: tuple[str, ...] = ()
 
 
 def import_model(
     source: ModelSource,
     fixed_dims: Mapping[str, int] | None = None,
+    open_inputs: Sequence[str] = (),
     on_progress: OnProgress = silent,
 ) -> ImportedModel:
     """Load, check and import an ONNX model.
@@ -61,13 +70,16 @@ def import_model(
     ----------
     fixed_dims
         Symbolic dimension → the only size that it is to have.
+    open_inputs
+        Initialisers, listed as inputs too, that a run may give another value.
     on_progress
         Told when the file is read, and of each node.
 
     Raises
     ------
     InputError
-        If ``fixed_dims`` names no symbolic dimension of the model.
+        If ``fixed_dims`` names no symbolic dimension of the model, or ``open_inputs`` no
+        initialiser that is listed as an input.
     ModelError
         If the source is not a valid ONNX model.
     UnsupportedError
@@ -78,6 +90,7 @@ def import_model(
     """
     on_progress("reading", 0, 1)
     loaded = load_model(source)
+    defaults = open_initialisers(loaded.proto.graph, open_inputs)
     check_types(loaded.proto.graph)
     named, sizes = name_dims(loaded.proto).fixed(fixed_dims or {})
     module, learned, positive = _to_relax(loaded.proto, sizes, on_progress)
@@ -90,6 +103,8 @@ def import_model(
         outputs=outputs,
         dim_names=named.dim_names,
         conditions=find_conditions(learned, positive, named.dim_names),
+        defaults=defaults,
+        constants=tuple(overridable(loaded.proto.graph)),
     )
 
 
