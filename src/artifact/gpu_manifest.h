@@ -153,7 +153,8 @@ struct GpuMachine {
    * \brief Shared memory of a block that leaves none for a second one on its multiprocessor.
    *
    * Where two fit, blocks of an overlapped launch pile up on the multiprocessors that are free
-   * first, and the others idle. 0 where that does no harm.
+   * first, and others idle: overlapped launches with no more blocks than multiprocessors take so
+   * much. 0 where that does no harm.
    */
   int32_t lone_bytes;
   float l2_bytes;

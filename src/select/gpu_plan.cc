@@ -36,8 +36,6 @@ GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuMachine& machine, const G
                  GpuSplit split, int64_t steps, bool overlap) {
   // Of so many slots most of the latency of memory is hidden.
   constexpr int64_t kEnoughSlots = 4;
-  // Of blocks that fit twice as often as this, so many are in flight that they spread evenly.
-  constexpr int64_t kFewPerMultiprocessor = 2;
   const GpuRing& ring = kernel.ring;
   if (ring.slots == 0) return {0, kernel.shared_bytes};
   const int64_t rounds = kernel.split ? 1 : CeilDiv(tiling.tiles * kernel.cluster(), tiling.blocks);
@@ -47,9 +45,8 @@ GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuMachine& machine, const G
   const int64_t fitting = (most_bytes - ring.base_bytes) / ring.slot_bytes;
   if (fitting >= kEnoughSlots) slots = std::min(slots, fitting);
   int64_t bytes = std::max<int64_t>(ring.base_bytes + slots * ring.slot_bytes, ring.least_bytes);
-  if (overlap && kFewPerMultiprocessor * bytes > machine.lone_bytes) {
-    bytes = std::max<int64_t>(bytes, machine.lone_bytes);
-  }
+  const bool alone = kernel.blocks_per_sm == 1 && tiling.blocks <= machine.num_sms;
+  if (overlap && alone) bytes = std::max<int64_t>(bytes, machine.lone_bytes);
   return {static_cast<int32_t>(slots), static_cast<int32_t>(bytes)};
 }
 

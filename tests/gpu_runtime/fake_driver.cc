@@ -427,8 +427,8 @@ int cuLaunchKernelEx(const Config* config, void* function, void** arguments, voi
   ComputeAll(kernel, call);
   log_text += kernel.symbol + " grid=" + std::to_string(config->grid[0]) +
               " cluster=" + std::to_string(cluster) + " overlap=" + std::to_string(overlap) +
-              " m=" + std::to_string(call.m) + " n=" + std::to_string(call.n) +
-              " vector=" + std::to_string(call.vector_c) +
+              " shared=" + std::to_string(config->shared_bytes) + " m=" + std::to_string(call.m) +
+              " n=" + std::to_string(call.n) + " vector=" + std::to_string(call.vector_c) +
               " slices=" + std::to_string(call.slices) + "\n";
   return 0;
 }

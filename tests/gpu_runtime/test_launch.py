@@ -177,6 +177,24 @@ def test_launches_overlap_only_when_allowed(kernels, fake_driver, rng):
         assert f"overlap={int(allowed)}" in fake_driver.fake_log().decode()
 
 
+def test_blocks_of_an_overlapped_launch_have_a_multiprocessor_each(fake_driver, rng):
+    entry, image = fake_gpu.kernel(64, 64)
+    entry["ring"] = {"base_bytes": 1024, "slot_bytes": 16384, "least_bytes": 2048, "slots": 3}
+    machine = fake_gpu.MACHINE | {"lone_bytes": 116736}
+    ready = _ffi_api.GpuKernelSet(*fake_gpu.artifact((entry, image), machine=machine))
+
+    def shared_bytes(tiles, overlap):
+        a, b, c, _ = operands(rng, 64 * tiles, 64, 64)
+        fake_driver.fake_log()
+        run(ready, a, b, c, overlap=overlap)
+        return int(fake_driver.fake_log().decode().split("shared=")[1].split()[0])
+
+    assert shared_bytes(4, overlap=True) == 116736
+    assert shared_bytes(4, overlap=False) == 1024 + 16384
+    # More tiles than multiprocessors: the blocks go on, two slots of the ring are of use.
+    assert shared_bytes(200, overlap=False) == 1024 + 2 * 16384
+
+
 def test_leading_dimensions_are_folded_into_rows(kernels, rng):
     a, b = operands(rng, 60, 24, 32)[:2]
     out = aligned((3, 4, 5, 24))
