@@ -56,7 +56,11 @@ KernelSetObj::KernelSetObj(Manifest manifest, const tvm::ffi::Module& lib)
 
 void KernelSetObj::IndexLeftovers() {
   for (int32_t i = 0; i < num_kernels(); ++i) all_kernels_ |= uint64_t{1} << i;
-  bulk_kernels_ = FindBulkKernels();
+  for (size_t kind = 0; kind < kNumRowKinds; ++kind) {
+    for (size_t i = 0; i < kNumDepths; ++i) {
+      bulk_kernels_[kind][i] = FindBulkKernels(kind, kDepths[i]);
+    }
+  }
   constexpr int64_t kLong = 512;
   for (int64_t size = 1; size <= kMaxLeftover; ++size) {
     band_kernels_[size] = FindFastest(KernelFamily::kOuter, size, kLong);
@@ -66,25 +70,21 @@ void KernelSetObj::IndexLeftovers() {
   }
 }
 
-uint64_t KernelSetObj::FindBulkKernels() const {
+uint64_t KernelSetObj::FindBulkKernels(size_t row_kind, int64_t depth) const {
   constexpr float kNearlyBest = 1.15f;
   constexpr int64_t kMany = 16;
   const AxisPoint m = grid().LocateRowTiles(kMany), n = grid().LocateColTiles(kMany);
+  const AxisPoint k = grid().LocateK(depth);
   uint64_t bits = 0;
-  for (const int64_t depth : {4, 16, 64, 256, 1024}) {
-    const AxisPoint k = grid().LocateK(depth);
-    for (size_t table_index = 0; table_index < 2 * kNumRowKinds; ++table_index) {
-      const size_t kind = table_index / 2;
-      const auto rate = [&](const MicroKernel& kernel) {
-        const float* table =
-            table_index % 2 == 0 ? kernel.packed_us[kind] : kernel.strided_us[kind];
-        return grid().TaskUs(table, k, m, n) / static_cast<float>(kernel.um * kernel.un);
-      };
-      float best = rate(kernels_.front());
-      for (const MicroKernel& kernel : kernels_) best = std::min(best, rate(kernel));
-      for (int32_t i = 0; i < num_kernels(); ++i) {
-        if (rate(kernels_[i]) <= kNearlyBest * best) bits |= uint64_t{1} << i;
-      }
+  for (const auto tables : {&MicroKernel::packed_us, &MicroKernel::strided_us}) {
+    const auto rate = [&](const MicroKernel& kernel) {
+      const float task_us = grid().TaskUs((kernel.*tables)[row_kind], k, m, n);
+      return task_us / static_cast<float>(kernel.um * kernel.un);
+    };
+    float best = rate(kernels_.front());
+    for (const MicroKernel& kernel : kernels_) best = std::min(best, rate(kernel));
+    for (int32_t i = 0; i < num_kernels(); ++i) {
+      if (rate(kernels_[i]) <= kNearlyBest * best) bits |= uint64_t{1} << i;
     }
   }
   return bits;

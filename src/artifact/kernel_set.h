@@ -44,8 +44,13 @@ class KernelSetObj : public tvm::ffi::Object {
   const CacheSizes& caches() const { return caches_; }
   int32_t panel() const { return manifest_.panel; }
 
-  /*! \brief Kernels that can be the best for a large problem, at one depth or another, as bits. */
-  uint64_t bulk_kernels() const { return bulk_kernels_; }
+  /*! \brief Kernels that can be the best for a large problem of about this depth, as bits. */
+  uint64_t BulkKernels(RowKind rows, int64_t depth) const {
+    const auto& bits = bulk_kernels_[static_cast<size_t>(rows)];
+    size_t next = 0;
+    while (next + 1 < kNumDepths && kDepths[next] < depth) ++next;
+    return bits[next] | bits[next == 0 ? 0 : next - 1];
+  }
   /*! \brief The fastest kernels for a wide band of `rows` rows that is left over, as bits. */
   uint64_t BandKernels(int64_t rows) const {
     return rows <= kMaxLeftover ? band_kernels_[rows] : all_kernels_;
@@ -70,10 +75,12 @@ class KernelSetObj : public tvm::ffi::Object {
  private:
   // Leftovers are smaller than two tiles.
   static constexpr int64_t kMaxLeftover = 128;
+  static constexpr size_t kNumDepths = 5;
+  static constexpr std::array<int64_t, kNumDepths> kDepths = {4, 16, 64, 256, 1024};
   using KernelBits = std::array<uint64_t, kMaxLeftover + 1>;
 
   void IndexLeftovers();
-  uint64_t FindBulkKernels() const;
+  uint64_t FindBulkKernels(size_t row_kind, int64_t depth) const;
   uint64_t FindFastest(KernelFamily family, int64_t rows, int64_t cols) const;
 
   Manifest manifest_;
@@ -81,7 +88,7 @@ class KernelSetObj : public tvm::ffi::Object {
   CacheSizes caches_;
   uint64_t id_;
   uint64_t all_kernels_ = 0;
-  uint64_t bulk_kernels_ = 0;
+  std::array<std::array<uint64_t, kNumDepths>, kNumRowKinds> bulk_kernels_{};
   KernelBits band_kernels_{};
   KernelBits dot_band_kernels_{};
   KernelBits strip_kernels_{};

@@ -19,6 +19,10 @@ constexpr float kBlockPart = 0.75f;
 constexpr int64_t kMaxUncutDepth = 1024, kDeepestSlice = 2048;
 // Below this depth writing C is no longer cheap.
 constexpr int64_t kSliceDepth = 512;
+// Beside what calling costs, a region begins with code and rows that no cache close by holds.
+constexpr float kBeginUs = 0.15f;
+// Packing fetches ahead: what comes from memory costs little more than what lies in cache.
+constexpr float kFarPacking = 1.25f;
 // A call should take this many times what calling costs.
 constexpr float kCallShare = 30.0f;
 // Columns of a block: a multiple of every tile width.
@@ -77,7 +81,7 @@ float RegionCost::BoundUs(int32_t index, ThreadGrid grid) const {
   if (model_ == CostModel::kTaskOnly) return task_us;
   const float width = share_cols * static_cast<float>(kernel.un);
   const float pack_us = PackUs(width);
-  float us = task_us * share + static_cast<float>(ks_.machine().call_us);
+  float us = task_us * share + static_cast<float>(ks_.machine().call_us) + kBeginUs;
   if (problem_.b_mode == BMode::kRowMajor) {
     const float strided_us = (TaskUs(kernel, true, m, n) - task_us) * share;
     us += dot ? pack_us : std::min(pack_us, strided_us);
@@ -88,14 +92,12 @@ float RegionCost::BoundUs(int32_t index, ThreadGrid grid) const {
   return fixed_us_ + us * static_cast<float>(batches_);
 }
 
-// Microseconds to write so many columns of B into panels. Where they don't come from the thread's
-// own cache, reading them costs as much as copying them does.
+// Microseconds to write so many columns of B into panels.
 float RegionCost::PackUs(float cols) const {
   const MachineSpec& machine = ks_.machine();
   const float kilobytes = cols * static_cast<float>(depth_) * kKbPerFloat;
   const bool far = kilobytes * 1024.0f * 2.0f > static_cast<float>(ks_.caches().l2_bytes);
-  return kilobytes *
-         static_cast<float>(machine.pack_us_per_kb + (far ? machine.copy_us_per_kb : 0.0));
+  return kilobytes * static_cast<float>(machine.pack_us_per_kb) * (far ? kFarPacking : 1.0f);
 }
 
 Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int64_t n1,
@@ -123,7 +125,7 @@ Cell RegionCost::Evaluate(int32_t index, int64_t m0, int64_t m1, int64_t n0, int
   const float pack_us = PackUs(static_cast<float>(share_cols * kernel.un));
   cell.pack_b = false;
   cell.task_us = packed_us;
-  cell.extra_us = static_cast<float>(machine.call_us);
+  cell.extra_us = static_cast<float>(machine.call_us) + kBeginUs;
   switch (problem_.b_mode) {
     case BMode::kPacked:
       break;

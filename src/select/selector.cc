@@ -29,19 +29,14 @@ constexpr float kSurelyShared = 20.0f;
 // From this size on the fastest kernels leave little over.
 constexpr int64_t kLargeRows = 64, kLargeCols = 192;
 // A kernel with a bound so many times the least one on one thread is not the best on several.
-constexpr float kHopeless = 1.4f;
-// Floats of a cache line, what it takes for one to go to another core and back, and what one costs
-// that lies beside another core's: caches fetch such pairs together.
-constexpr int64_t kLineFloats = 16;
-constexpr float kSharedLineUs = 0.02f, kNeighbourLineUs = 0.01f;
-// Hardware fetches the rows of C that would follow, one tile further: past a cut between rows these
-// belong to another core. What a line of them costs at a depth of one; the more steps a tile has,
-// the more of it is hidden behind them.
-constexpr float kOverrunLineUs = 0.3f;
+constexpr float kHopeless = 1.3f;
+// What a line of C costs that two cores write, or that lies beside another core's: caches fetch
+// such pairs together. Several are on their way at once.
+constexpr float kSharedLineUs = 0.01f;
 // Bounds kept, and how many of them are completed to plans, of those that cut the reduction as
 // well: bounds of the two kinds are not near enough to the truth to be ranked together.
 constexpr int32_t kMaxStarts = 256;
-constexpr int32_t kMaxCompleted = 4, kMaxCutCompleted = 2;
+constexpr int32_t kMaxCompleted = 6, kMaxCutCompleted = 2;
 
 /*! \brief Up to four cells with the pattern that they form. */
 struct Candidate {
@@ -73,8 +68,9 @@ class Search {
                                    "B; it needs one of family \"outer\"";
     }
     const bool large = problem_.m >= kLargeRows && problem_.n >= kLargeCols;
-    if (!exhaustive && large && (promising & ks_.bulk_kernels()) != 0) {
-      promising &= ks_.bulk_kernels();
+    if (!exhaustive && large) {
+      const uint64_t bulk = ks_.BulkKernels(RowKindOf(problem_.n), problem_.k);
+      if ((promising & bulk) != 0) promising &= bulk;
     }
     const float alone_us = AddStarts({1, 1, 1}, promising);
     if (!exhaustive) promising = Promising(alone_us);
@@ -329,11 +325,9 @@ class Search {
   }
 
   // What it costs that two threads write lines of C side by side, or the same lines where rows
-  // don't begin on a line: along every cut between threads' columns. And that each takes lines from
-  // the other, along every cut between their rows.
-  float SharedLinesUs(int64_t rows, int32_t grid_cols) const {
-    const float line_us = problem_.n % kLineFloats == 0 ? kNeighbourLineUs : kSharedLineUs;
-    return static_cast<float>(rows * (grid_cols - 1)) * line_us;
+  // don't begin on a line: along every cut between threads' columns.
+  static float SharedLinesUs(int64_t rows, int32_t grid_cols) {
+    return static_cast<float>(rows * (grid_cols - 1)) * kSharedLineUs;
   }
 
   float SharedLinesUs(const Candidate& candidate) const {
@@ -341,10 +335,6 @@ class Search {
     for (int32_t i = 0; i < candidate.count; ++i) {
       const Cell& cell = candidate.cells[i];
       us += SharedLinesUs(cell.m1 - cell.m0, cell.grid.cols);
-      if (cell.grid.rows == 1) continue;
-      const int64_t floats = ks_.kernel(cell.kernel).um * (cell.n1 - cell.n0);
-      const float lines = static_cast<float>(floats * (cell.grid.rows - 1) / kLineFloats);
-      us += lines * kOverrunLineUs / static_cast<float>(cost_.depth());
     }
     return us;
   }

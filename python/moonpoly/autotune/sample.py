@@ -98,18 +98,27 @@ def plan_samples(candidate: Candidate, own_cache_bytes: int) -> list[TaskShape]:
 def near_samples(
     candidate: Candidate, count: int, own_cache_bytes: int, seed: int
 ) -> Iterator[TaskShape]:
-    """Yield ``count`` shares that fit half of a unit's own cache, even in each axis' logarithm.
+    """Yield ``count`` shares that fit half of a unit's own cache, even in the logarithm of k.
 
+    Given k, the tiles along one axis are even in their logarithm as far as they fit, then those
+    along the other: were k drawn with them, few long reductions would be left of those that fit.
     Half of outer kernels' samples have a row-major B, and most have rows that start within cache
     lines, as those of most shapes do; half of dot kernels' samples have whole vectors of k.
     """
     rng = np.random.default_rng(seed)
+    tile = candidate.tile
+    most_items = own_cache_bytes // 2 // ITEM_BYTES
+    longest = (most_items - tile.um * tile.un) // (tile.um + tile.un)
     left = count
     while left:
-        k = _log_uniform(rng, 1, _MAX_K)
+        # Reductions of a few steps are rare, but a corner of the model.
+        k = _log_uniform(rng, 1, 8) if rng.random() < 0.15 else _log_uniform(rng, 8, longest)
+        # Tiles along each axis that fit where there is a single one along the other.
+        fits_m = (most_items - k * tile.un) // (tile.um * (k + tile.un))
+        fits_n = (most_items - k * tile.um) // (tile.un * (k + tile.um))
         # Shares of a single row or column of tiles are common, and the corner of the model.
-        m_tiles = 1 if rng.random() < 0.35 else _log_uniform(rng, 1, _MAX_TILES)
-        n_tiles = 1 if rng.random() < 0.15 else _log_uniform(rng, 1, _MAX_TILES)
+        m_tiles = 1 if rng.random() < 0.35 else _log_uniform(rng, 1, min(_MAX_TILES, fits_m))
+        n_tiles = 1 if rng.random() < 0.15 else _log_uniform(rng, 1, min(_MAX_TILES, fits_n))
         shape = _share(rng, candidate, k, m_tiles, n_tiles)
         fits = shape.num_bytes(candidate.tile) <= own_cache_bytes / 2
         if fits and _spans(candidate, shape) <= MAX_BYTES:
@@ -205,11 +214,11 @@ def _row_stride(rng: np.random.Generator, n: int) -> int:
     """Return a row stride that holds ``n`` columns."""
     kind = rng.random()
     aliased = [width for width in _ALIASED_WIDTHS if width >= n]
-    if aliased and kind < 0.2:
+    if aliased and kind < 0.15:
         return int(rng.choice(aliased))
     common = [width for width in _COMMON_WIDTHS if width >= n]
-    aligned = int(rng.choice(common[:4])) if common and rng.random() < 0.4 else n
-    if kind < 0.55:
+    aligned = int(rng.choice(common[:4])) if common and rng.random() < 0.25 else n
+    if kind < 0.5:
         return aligned if aligned % ALIASING_ITEMS else aligned + LINE_ITEMS
     return aligned + int(rng.integers(1, LINE_ITEMS))
 
