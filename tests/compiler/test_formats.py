@@ -170,3 +170,12 @@ def test_an_initialiser_that_is_an_input_is_a_constant_or_may_be_given(rng):
         opened(x=x, w=other.T)
     with pytest.raises(InputError, match=r"no initialiser 'k' is listed.*'w', 'b'"):
         compiler.compile(model, open_inputs=["k"])
+
+
+@pytest.mark.parametrize("indices", [[1, 6], [[0, 1], [3, 0]]], ids=["linear", "by_axis"])
+def test_sparse_weights_are_filled_with_zeros(indices, rng):
+    model = graph("g (float[n,4] x) => (float[n,2] y) { y = MatMul(x, w) }")
+    values = helper.make_tensor("w", TensorProto.FLOAT, [2], [1.5, -2.0])
+    places = helper.make_tensor("", TensorProto.INT64, np.shape(indices), np.ravel(indices))
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [4, 2]))
+    assert_matches_ort(model, Compiled(model), rng, [{"n": 1}, {"n": 5}])

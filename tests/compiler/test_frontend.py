@@ -141,6 +141,28 @@ def test_every_opset_is_read(opset):
     assert import_model(model).outputs[0].shape == ("n", 3)
 
 
+def test_an_opset_that_is_not_known_is_refused():
+    model = graph("g (float[n] x) => (float[n] y) { y = Relu(x) }")
+    newest = onnx.defs.onnx_opset_version()
+    model.opset_import[0].version = newest + 1
+    with pytest.raises(UnsupportedError, match=f"of opset {newest + 1}; 7 to {newest} are"):
+        import_model(model)
+
+
+def test_operators_that_opset_7_changed_are_refused_before_it():
+    model = graph(
+        """g (float[n,4,3] x) => (float[n,4,3] y) {
+            a = Add<axis=1, broadcast=1>(x, w) b = Abs(a) y = Dropout<is_test=1>(b)
+        }""",
+        w=np.ones(4, np.float32),
+    )
+    model.opset_import[0].version = 6
+    with pytest.raises(UnsupportedError) as caught:
+        import_model(model)
+    assert "2 unsupported operators: Add (node 'a', opset 6): opset 7 changed" in str(caught.value)
+    assert "Dropout (node 'y', opset 6)" in str(caught.value)
+
+
 def test_a_function_of_the_model_is_inlined():
     body = helper.make_node("Add", ["a", "a"], ["b"])
     twice = helper.make_function(

@@ -18,7 +18,7 @@ from moonpoly.compiler.frontend.load import LoadedModel, ModelSource, load_model
 from moonpoly.compiler.frontend.open_inputs import open_initialisers, overridable
 from moonpoly.compiler.frontend.stand_ins import StandIns
 from moonpoly.compiler.frontend.standard import opsets_of
-from moonpoly.compiler.frontend.support import check_types, unknown_operators
+from moonpoly.compiler.frontend.support import check_opset, check_types, unknown_operators
 from moonpoly.compiler.frontend.walk import GraphWalk
 from moonpoly.compiler.progress import OnProgress, silent
 from moonpoly.error import MoonPolyError, UnsupportedError
@@ -90,6 +90,7 @@ def import_model(
     """
     on_progress("reading", 0, 1)
     loaded = load_model(source)
+    check_opset(loaded.proto)
     defaults = open_initialisers(loaded.proto.graph, open_inputs)
     check_types(loaded.proto.graph)
     named, sizes = name_dims(loaded.proto).fixed(fixed_dims or {})

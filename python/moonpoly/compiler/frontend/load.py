@@ -16,6 +16,7 @@ from moonpoly.compiler.frontend.labels import node_label
 from moonpoly.compiler.frontend.light import fits_message, without_weights
 from moonpoly.compiler.frontend.node_check import check_nodes
 from moonpoly.compiler.frontend.order import sort_nodes
+from moonpoly.compiler.frontend.sparse import fill_sparse
 from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS, opsets_of
 from moonpoly.error import ModelError, StorageError
 
@@ -37,7 +38,7 @@ class LoadedModel:
     Parameters
     ----------
     proto
-        The model; local functions are inlined.
+        The model; local functions are inlined, sparse weights are dense.
     name
         How messages call it: the file's stem, or the graph's name.
     digest
@@ -73,6 +74,7 @@ def load_model(source: ModelSource) -> LoadedModel:
     digest = _digest(proto)
     if proto.functions:
         inline_functions(proto)
+    fill_sparse(proto.graph)
     return LoadedModel(proto=proto, name=name, digest=digest)
 
 

@@ -9,9 +9,11 @@ import onnx
 from moonpoly.compiler.frontend.converters import find_converter
 from moonpoly.compiler.frontend.fallback import known_operators
 from moonpoly.compiler.frontend.labels import node_label
-from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS
+from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS, opsets_of, schema_of
 from moonpoly.error import Refusal, UnsupportedError
 
+# What ONNX Runtime promises to run as well. Before it, how operands broadcast was an attribute.
+OLDEST_OPSET = 7
 # Listed one by one up to here; a model of a foreign domain may have thousands of nodes.
 _MAX_LISTED = 20
 
@@ -35,6 +37,10 @@ def unknown_operators(proto: onnx.ModelProto) -> list[Refusal]:
             domain = node.domain or "ai.onnx"
             place = f"node {path!r}, {domain} opset {opsets.get(domain, 'unknown')}"
             refusals.append(Refusal(_qualified(node), path, place))
+        elif is_outdated(node, opsets.get("ai.onnx", OLDEST_OPSET)):
+            place = f"node {path!r}, opset {opsets['ai.onnx']}"
+            reason = f"opset {OLDEST_OPSET} changed it; convert the model by onnx.version_converter"
+            refusals.append(Refusal(node.op_type, path, place, reason))
     return refusals
 
 
@@ -46,6 +52,30 @@ def unsupported(refusals: Sequence[Refusal]) -> UnsupportedError:
         lines.append(f"and {len(refusals) - _MAX_LISTED} more nodes of {', '.join(rest)}")
     count = f"{len(refusals)} unsupported operator{'s' * (len(refusals) > 1)}"
     return UnsupportedError(f"{count}: {'; '.join(lines)}", refusals)
+
+
+def check_opset(proto: onnx.ModelProto) -> None:
+    """Check that the model is not of a newer standard than what is known of it.
+
+    Raises
+    ------
+    UnsupportedError
+        Naming the model's opset and the newest one.
+    """
+    version, newest = opsets_of(proto).get("", 0), onnx.defs.onnx_opset_version()
+    if version > newest:
+        raise UnsupportedError(
+            f"the model is of opset {version}; {OLDEST_OPSET} to {newest} are supported: "
+            f"install a newer onnx, or export the model for an older opset"
+        )
+
+
+def is_outdated(node: onnx.NodeProto, version: int) -> bool:
+    """Return whether an operator of the standard's was changed before the oldest opset in use."""
+    if version >= OLDEST_OPSET or node.domain not in STANDARD_DOMAINS:
+        return False
+    now, then = (schema_of(node.op_type, v, "") for v in (OLDEST_OPSET, version))
+    return now is None or then is None or now.since_version != then.since_version
 
 
 def check_types(graph: onnx.GraphProto) -> None:

@@ -21,7 +21,7 @@ from moonpoly.compiler.frontend.scopes import Scopes
 from moonpoly.compiler.frontend.stand_ins import StandIns
 from moonpoly.compiler.frontend.standard import plain_domain
 from moonpoly.compiler.frontend.subgraphs import Body, Frame, renew_variables
-from moonpoly.compiler.frontend.support import is_known, unsupported
+from moonpoly.compiler.frontend.support import is_known, is_outdated, unsupported
 from moonpoly.compiler.frontend.symbolic import Symbols, lay_down, read_integers
 from moonpoly.compiler.frontend.unify import begin_with_checks, check_equal
 from moonpoly.compiler.frontend.values import Integer, Outline, Value, is_symbolic
@@ -276,7 +276,7 @@ class GraphWalk:
 
     def _convert(self, ctx: Context) -> list[Value] | None:
         """Return a node's results, or None where it can't be imported, which is remembered."""
-        if self._unknown and not is_known(ctx.node):
+        if self._unknown and (not is_known(ctx.node) or is_outdated(ctx.node, ctx.opset)):
             return None
         try:
             return convert_node(ctx, self._opsets)
