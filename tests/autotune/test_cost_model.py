@@ -5,11 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from moonpoly.autotune.calibrate import SAMPLE_MS
 from moonpoly.autotune.candidates import Candidate
 from moonpoly.autotune.cost_model import GRID, LAYOUTS, Samples, fit
-from moonpoly.autotune.sample import far_samples, near_samples
+from moonpoly.autotune.export import candidates_of
+from moonpoly.autotune.records import load_records
+from moonpoly.autotune.sample import far_samples, near_samples, plan_samples
+from moonpoly.autotune.sources import installed_sources
 from moonpoly.error import TuneError
 from moonpoly.schedules import Tile
+from moonpoly.target import Target
+from moonpoly.workload import Workload
 
 OUTER = Candidate("gemm_f32_avx512_8x32", Tile("outer", 8, 32), 16, "float32")
 DOT = Candidate("gemm_dot_f32_avx512_4x4", Tile("dot", 4, 4), 16, "float32")
@@ -109,6 +115,27 @@ def test_samples_lie_on_their_side_of_the_cache():
             continue
         assert all(s.row_stride >= s.n_tiles * candidate.tile.un for s in (*near, *far))
         assert layouts == set(LAYOUTS)
+
+
+def test_near_samples_have_long_reductions_as_often_as_short_ones():
+    for candidate in (OUTER, DOT):
+        k = np.log2([s.k for s in near_samples(candidate, 400, OWN_CACHE, seed=9) if s.k >= 8])
+        shares, _ = np.histogram(k, bins=4, range=(3.0, k.max()))
+        assert shares / len(k) == pytest.approx([0.25] * 4, abs=0.07)
+
+
+def test_calibration_takes_two_minutes_at_most():
+    """By counting: two passes, two runs in each, at a quarter of what kernels do in cache."""
+    target, flops = Target.parse("x86-avx512"), 60e9
+    records = load_records(installed_sources(target, Workload()).records)
+    seconds = [
+        2 * max(SAMPLE_MS / 2e3, 2 * 2 * s.k * s.m_tiles * s.n_tiles * tile.um * tile.un / flops)
+        for candidate in candidates_of(records, target, Workload())[::4]
+        for tile in [candidate.tile]
+        for s in plan_samples(candidate, 2 << 20)
+    ]
+    # Compiling and fitting take the rest.
+    assert sum(seconds) * 4 < 95
 
 
 def test_far_samples_are_the_same_problems_for_all_kernels():

@@ -21,7 +21,8 @@ from moonpoly.autotune.sources import Sources, current_sources, own_sources
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
-_SAMPLE_MS = 1.0
+# Spent on each sample, in all of its passes.
+SAMPLE_MS = 1.0
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,7 @@ def _calibrate_cpu(
             bar.advance(step)
             for candidate in kernels:
                 shapes = plan_samples(candidate, launcher.own_cache_bytes)
-                costs = launcher.task_costs(candidate, shapes, _SAMPLE_MS)
+                costs = launcher.task_costs(candidate, shapes, SAMPLE_MS)
                 samples.append(Samples(candidate, shapes, costs))
                 bar.advance(step)
         costs_by_layout = tables(fit(samples, launcher.own_cache_bytes))
