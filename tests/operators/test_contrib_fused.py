@@ -54,28 +54,6 @@ def test_fused_matmul(rng, a, b, attrs):
         pair.assert_close(BOUND, a=normal(rng, *left), b=normal(rng, *right))
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("simplified", [False, True])
-def test_skip_layer_normalization(rng, simplified, bias):
-    constants = {"gamma": normal(rng, 40)}
-    if not simplified:
-        constants["beta"] = normal(rng, 40)
-    if bias:
-        constants["bias"] = normal(rng, 40)
-    pair = Pair(
-        node_model(
-            f"Skip{'Simplified' if simplified else ''}LayerNormalization",
-            {"x": (F32, ["n", "s", 40]), "skip": (F32, ["n", "s", 40])},
-            outputs=["y", "", "", "sum"],
-            constants=constants,
-            domain=DOMAIN,
-            epsilon=1e-5,
-        )
-    )
-    for n, s in SIZES:
-        pair.assert_close(BOUND, x=normal(rng, n, s, 40), skip=normal(rng, n, s, 40))
-
-
 @pytest.mark.parametrize("domain", ["", DOMAIN])
 def test_simplified_layer_normalization(rng, domain):
     """It is ONNX Runtime's, but its optimiser writes it into the standard's domain."""
