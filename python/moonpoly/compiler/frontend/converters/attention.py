@@ -56,6 +56,8 @@ def _attention(ctx: Context) -> list[relax.Expr | None]:
     if ctx.rank(0) == 3:
         result = merge_heads(ctx, result)
     mode = ctx.attrs.get("qk_matmul_output_mode", _RAW)
+    if mode not in shown:
+        ctx.unsupported(f"qk_matmul_output_mode is {mode}; {_RAW} to {_WEIGHTS} are known")
     made = [result, present_key, present_value, shown[mode]]
     # What the node doesn't name isn't turned back.
     return [cast(ctx, part, dtype) if ctx.wants(i) else None for i, part in enumerate(made)][
