@@ -91,6 +91,10 @@ def checks(kernel: Kernel) -> Sequence[Launch]:
     config = kernel.program.config
     beyond = {"strided": 5, "residue": 6}.get(config.loads, config.item.aligned)
     k = 7 * config.step + beyond
+    if config.loads == "gemv":
+        # One row or one column, shared in clusters only.
+        m, n = (1 if side == 1 else side * 3 - 1 for side in (config.um, config.un))
+        return Launch(m, n, k), Launch(m, n, k, 4, 1)
     ragged = Launch(config.um * 3 - 1, config.un * 2 + 1, k)
     if not config.split:
         return (
