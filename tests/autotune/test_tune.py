@@ -5,13 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from moonpoly.autotune import calibrate, load_artifact, tune
+from moonpoly.autotune import load_artifact
+from moonpoly.autotune.calibrate import calibrate
 from moonpoly.autotune.candidates import candidates
 from moonpoly.autotune.export import candidates_of
 from moonpoly.autotune.measure import TrialWorker
 from moonpoly.autotune.records import load_records
 from moonpoly.autotune.search import open_database, sampled_values, search_candidate, trace_json
 from moonpoly.autotune.sources import own_sources
+from moonpoly.autotune.tune import tune
 from moonpoly.target import host_target
 from moonpoly.workload import Workload
 

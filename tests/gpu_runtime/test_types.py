@@ -34,7 +34,7 @@ def kernel_set(item, out):
     return _ffi_api.GpuKernelSet(*fake_gpu.artifact(*kernels, dtype=item, out_dtype=out))
 
 
-@pytest.fixture(scope="module", params=PAIRS, ids=":".join)
+@pytest.fixture(scope="module", params=PAIRS, ids=map(":".join, PAIRS))
 def types(request):
     return request.param
 

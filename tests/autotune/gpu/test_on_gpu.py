@@ -46,7 +46,7 @@ def test_a_cut_reduction_gives_the_same_bits_twice(compiled, kind):
     assert len(set(results)) == 1
 
 
-@pytest.mark.parametrize("types", PAIRS, ids=":".join)
+@pytest.mark.parametrize("types", PAIRS, ids=map(":".join, PAIRS))
 def test_every_type_computes_what_numpy_does(typed, types):
     on = bench(types[0])
     for kernel in (k for k in typed.kernels if types_of(k) == types):
