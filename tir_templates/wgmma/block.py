@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tvm.script import tirx as T
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -53,3 +55,12 @@ class Block:
     tx: Any
     warp: Any
     lane: Any
+
+
+@T.inline
+def next_slot(ring, depth):
+    """Go on to a ring's next slot; ``ring`` is (slot, phase), which changes at each turn."""
+    ring[0] = ring[0] + 1
+    if ring[0] == depth:
+        ring[0] = 0
+        ring[1] = ring[1] ^ 1

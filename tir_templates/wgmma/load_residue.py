@@ -15,6 +15,7 @@ from __future__ import annotations
 from tvm.script import tirx as T
 
 from ..items import ALIGNED_BYTES, ROW_BYTES
+from .block import next_slot
 from .config import RAW_ROW_BYTES, WgmmaConfig
 
 _COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
@@ -81,7 +82,7 @@ def copy_residues(c: WgmmaConfig, *, along_p: bool):
             )
             copy_all(b, operand.maps, raw_full, slot, top, k0)
             k0[0] = k0[0] + c.step
-            _step_on(slot, b.arrival_depth)
+            next_slot(slot, b.arrival_depth)
 
     return copy
 
@@ -118,18 +119,10 @@ def place_residues(c: WgmmaConfig):
             if b.lane == 0:
                 T.ptx.mbarrier.arrive.shared.b64(b.full.ptr_to([b.ring[0]]), T.uint32(1))
                 T.ptx.mbarrier.arrive.shared.b64(raw_empty.ptr_to([slot[0]]), T.uint32(1))
-            _step_on(slot, b.arrival_depth)
-            _step_on(b.ring, c.slots)
+            next_slot(slot, b.arrival_depth)
+            next_slot(b.ring, c.slots)
 
     return place
-
-
-@T.inline
-def _step_on(slot, depth):
-    slot[0] = slot[0] + 1
-    if slot[0] == depth:
-        slot[0] = 0
-        slot[1] = slot[1] ^ 1
 
 
 def _raw_offset(c: WgmmaConfig, along_p: bool) -> int:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from tvm.script import tirx as T
 
 from ..items import ROW_BYTES
+from .block import next_slot
 from .config import WgmmaConfig
 
 # What a thread stores at once, and how many of these a row of a step has.
@@ -47,10 +48,7 @@ def load_strided(c: WgmmaConfig):
         T.cuda.warp_sync()
         if b.lane == 0:
             T.ptx.mbarrier.arrive.shared.b64(b.full.ptr_to([b.ring[0]]), T.uint32(1))
-        b.ring[0] = b.ring[0] + 1
-        if b.ring[0] == b.depth:
-            b.ring[0] = 0
-            b.ring[1] = b.ring[1] ^ 1
+        next_slot(b.ring, b.depth)
 
     @T.inline
     def load(b, x, y, k, tid):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm.script import tirx as T
 
 from ..items import ROW_BYTES
+from .block import next_slot
 from .config import WgmmaConfig
 
 _COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
@@ -78,9 +79,6 @@ def load_tma(c: WgmmaConfig):
                     b.at[1],
                     b.full.ptr_to([b.ring[0]]),
                 )
-            b.ring[0] = b.ring[0] + 1
-            if b.ring[0] == b.depth:
-                b.ring[0] = 0
-                b.ring[1] = b.ring[1] ^ 1
+            next_slot(b.ring, b.depth)
 
     return load

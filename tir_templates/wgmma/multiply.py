@@ -5,6 +5,7 @@ from __future__ import annotations
 from tvm.script import tirx as T
 
 from ..items import ROW_BYTES
+from .block import next_slot
 from .config import WGMMA_ROWS, WgmmaConfig
 
 # Descriptors count in units of 16 bytes; one instruction takes 32 bytes of k.
@@ -110,9 +111,6 @@ def multiply(c: WgmmaConfig):
             if step > 0:
                 free(b.empty, last_slot[0], tid, b.rank[0])
             last_slot[0] = b.ring[0]
-            b.ring[0] = b.ring[0] + 1
-            if b.ring[0] == b.depth:
-                b.ring[0] = 0
-                b.ring[1] = b.ring[1] ^ 1
+            next_slot(b.ring, b.depth)
 
     return run

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from moonpoly.error import MoonPolyError
 
-# What Relax and converters raise when they meet a form of an operator that they don't know.
-CONVERTER_ERRORS = (
+# What Relax, converters and ONNX's evaluator raise at a form of an operator that they don't know.
+UNKNOWN_FORM_ERRORS = (
     ArithmeticError,
     AssertionError,
     AttributeError,

@@ -8,6 +8,7 @@ import numpy as np
 import onnx
 from onnx.reference import ReferenceEvaluator
 
+from moonpoly.compiler.frontend.failures import UNKNOWN_FORM_ERRORS
 from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS
 
 # Operands above this many elements are left to the compiler, which folds with generated code.
@@ -26,16 +27,6 @@ _RANDOM = frozenset(
         *("Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"),
         *("RandomUniform", "RandomUniformLike"),
     }
-)
-# What the evaluator raises at a form of an operator that it doesn't know.
-_EVALUATOR_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    RuntimeError,
-    TypeError,
-    ValueError,
 )
 
 
@@ -68,7 +59,7 @@ def fold_node(
     }
     try:
         results = ReferenceEvaluator(_model_of(node, given, opsets)).run(None, given)
-    except _EVALUATOR_ERRORS:
+    except UNKNOWN_FORM_ERRORS:
         # The node's own converter says better what is wrong with it, if anything is.
         return None
     return results if all(isinstance(array, np.ndarray) for array in results) else None

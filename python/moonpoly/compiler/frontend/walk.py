@@ -14,7 +14,7 @@ from tvm import relax
 from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.convert import convert_node
 from moonpoly.compiler.frontend.equalities import Broadcasts, Equalities
-from moonpoly.compiler.frontend.failures import CONVERTER_ERRORS, reason_of
+from moonpoly.compiler.frontend.failures import UNKNOWN_FORM_ERRORS, reason_of
 from moonpoly.compiler.frontend.labels import RESULT_SUFFIX, node_label
 from moonpoly.compiler.frontend.operand_types import wrong_type
 from moonpoly.compiler.frontend.scopes import Scopes
@@ -282,7 +282,7 @@ class GraphWalk:
             return convert_node(ctx, self._opsets)
         except UnsupportedError as err:
             reason = str(err).removeprefix(f"{ctx.describe()}: ")
-        except CONVERTER_ERRORS as err:
+        except UNKNOWN_FORM_ERRORS as err:
             reason = wrong_type(ctx) or f"{reason_of(err)}; its operands are {ctx.operands()}"
         self._failures.append(Refusal(ctx.qualified, ctx.name, ctx.place, reason))
         return None
