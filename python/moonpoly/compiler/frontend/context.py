@@ -12,6 +12,7 @@ import tvm
 from tvm import relax
 
 from moonpoly.compiler.frontend.attributes import parse_attributes, replace_attributes
+from moonpoly.compiler.frontend.labels import operator_label
 from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS
 from moonpoly.compiler.frontend.subgraphs import (
     Body,
@@ -242,7 +243,7 @@ class Context:
     @property
     def qualified(self) -> str:
         """The operator, after its domain where that is not the standard's."""
-        return f"{self.domain}.{self.op}" if self.domain not in STANDARD_DOMAINS else self.op
+        return operator_label(self.op, self.domain)
 
     @property
     def place(self) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 import onnx
 import onnx.inliner
 
+from moonpoly.compiler.frontend.graphs import subgraphs_of
 from moonpoly.compiler.frontend.light import without_weights
 from moonpoly.compiler.frontend.standard import plain_domain
 
@@ -44,6 +45,5 @@ def _state_defaults(
         given = {attribute.name for attribute in node.attribute}
         key = (plain_domain(node.domain), node.op_type, node.overload)
         node.attribute.extend(each for each in defaults.get(key, ()) if each.name not in given)
-        for attribute in node.attribute:
-            for graph in [attribute.g, *attribute.graphs]:
-                _state_defaults(graph.node, defaults)
+        for graph in subgraphs_of(node):
+            _state_defaults(graph.node, defaults)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import onnx
 
+from moonpoly.compiler.frontend.graphs import subgraphs_of
 from moonpoly.compiler.frontend.labels import node_label
 from moonpoly.compiler.frontend.standard import formal_operand, plain_domain, schema_of
 from moonpoly.error import ModelError
@@ -40,9 +41,8 @@ def check_nodes(graph: onnx.GraphProto, opsets: Mapping[str, int]) -> None:
                 f"node {node_label(node)!r} ({node.op_type}) leaves out its operand {name!r}; "
                 f"export the model again"
             )
-        for attribute in node.attribute:
-            for subgraph in [attribute.g, *attribute.graphs]:
-                check_nodes(subgraph, opsets)
+        for subgraph in subgraphs_of(node):
+            check_nodes(subgraph, opsets)
 
 
 def _left_out(node: onnx.NodeProto, version: int) -> Iterator[str]:

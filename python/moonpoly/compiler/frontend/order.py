@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import onnx
 
+from moonpoly.compiler.frontend.graphs import subgraphs_of
 from moonpoly.compiler.frontend.labels import node_label
 from moonpoly.error import ModelError
 
@@ -60,7 +61,7 @@ def sort_nodes(graph: onnx.GraphProto, outer: frozenset[str] = frozenset()) -> N
         graph.node.extend(copies)
     inside = frozenset(known)
     for node in graph.node:
-        for subgraph in _subgraphs(node):
+        for subgraph in subgraphs_of(node):
             sort_nodes(subgraph, inside)
 
 
@@ -83,17 +84,10 @@ def _cycle(nodes: list[onnx.NodeProto], known: set[str], makers: dict[str, str])
 def _reads(node: onnx.NodeProto) -> Iterator[str]:
     """Yield the names that a node reads from its own graph or from those around it."""
     yield from (name for name in node.input if name)
-    for graph in _subgraphs(node):
+    for graph in subgraphs_of(node):
         own = {value.name for value in graph.input}
         own.update(tensor.name for tensor in graph.initializer)
         own.update(name for inner in graph.node for name in inner.output)
         for inner in graph.node:
             yield from (name for name in _reads(inner) if name not in own)
         yield from (value.name for value in graph.output if value.name not in own)
-
-
-def _subgraphs(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    for attribute in node.attribute:
-        if attribute.HasField("g"):
-            yield attribute.g
-        yield from attribute.graphs

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
+from moonpoly.compiler.frontend.graphs import subgraphs_of
+
 
 def fill_sparse(graph: onnx.GraphProto) -> None:
     """Write the sparse initialisers of a graph, in itself, and of its subgraphs as dense ones."""
@@ -20,7 +22,5 @@ def fill_sparse(graph: onnx.GraphProto) -> None:
         graph.initializer.append(onnx.numpy_helper.from_array(dense, sparse.values.name))
     del graph.sparse_initializer[:]
     for node in graph.node:
-        for attribute in node.attribute:
-            # To change a field that isn't set would set it.
-            for subgraph in [attribute.g] * attribute.HasField("g") + [*attribute.graphs]:
-                fill_sparse(subgraph)
+        for subgraph in subgraphs_of(node):
+            fill_sparse(subgraph)

@@ -8,7 +8,8 @@ import onnx
 
 from moonpoly.compiler.frontend.converters import find_converter
 from moonpoly.compiler.frontend.fallback import known_operators
-from moonpoly.compiler.frontend.labels import node_label
+from moonpoly.compiler.frontend.graphs import subgraphs_of
+from moonpoly.compiler.frontend.labels import node_label, operator_label
 from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS, opsets_of, schema_of
 from moonpoly.error import Refusal, UnsupportedError
 
@@ -36,7 +37,7 @@ def unknown_operators(proto: onnx.ModelProto) -> list[Refusal]:
         if not is_known(node):
             domain = node.domain or "ai.onnx"
             place = f"node {path!r}, {domain} opset {opsets.get(domain, 'unknown')}"
-            refusals.append(Refusal(_qualified(node), path, place))
+            refusals.append(Refusal(operator_label(node.op_type, node.domain), path, place))
         elif is_outdated(node, opsets.get("ai.onnx", OLDEST_OPSET)):
             place = f"node {path!r}, opset {opsets['ai.onnx']}"
             reason = f"opset {OLDEST_OPSET} changed it; convert the model by onnx.version_converter"
@@ -125,14 +126,9 @@ def is_known(node: onnx.NodeProto) -> bool:
     return node.domain == "com.microsoft" and not onnx.defs.has(node.op_type)
 
 
-def _qualified(node: onnx.NodeProto) -> str:
-    return node.op_type if node.domain in STANDARD_DOMAINS else f"{node.domain}.{node.op_type}"
-
-
 def _walk(graph: onnx.GraphProto, prefix: str) -> Iterator[tuple[onnx.NodeProto, str]]:
     for node in graph.node:
         path = prefix + node_label(node)
         yield node, path
-        for attribute in node.attribute:
-            for subgraph in [attribute.g, *attribute.graphs]:
-                yield from _walk(subgraph, f"{path}/")
+        for subgraph in subgraphs_of(node):
+            yield from _walk(subgraph, f"{path}/")
