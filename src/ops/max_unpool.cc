@@ -36,13 +36,10 @@ int64_t MovedIndex(int64_t index, const ffi::Shape& from, const ffi::Shape& to) 
 ffi::Tensor MaxUnpool(const DLTensor* x, const DLTensor* indices, const ffi::Shape& pooled,
                       const ffi::Shape& wanted) {
   CheckContiguous(x, "X");
-  CheckContiguous(indices, "I");
+  const auto* places = Elements<int64_t>(indices, "I");
   if (!SameShape(x, indices)) {
     TVM_FFI_THROW(ValueError) << "I must have the shape of X, " << ShapeText(x) << ", got "
                               << ShapeText(indices);
-  }
-  if (indices->dtype.code != kDLInt || indices->dtype.bits != 64) {
-    TVM_FFI_THROW(TypeError) << "I must be int64";
   }
   if (pooled.size() != wanted.size()) {
     TVM_FFI_THROW(ValueError) << "output_shape must have " << pooled.size() << " sizes, got "
@@ -56,7 +53,6 @@ ffi::Tensor MaxUnpool(const DLTensor* x, const DLTensor* indices, const ffi::Sha
   int64_t count = 1;
   for (int64_t size : pooled) count *= size;
   const size_t bytes = x->dtype.bits / 8;
-  const auto* places = reinterpret_cast<const int64_t*>(ConstData(indices));
   for (int64_t i = 0; i < NumElements(x); ++i) {
     if (places[i] < 0 || places[i] >= count) {
       TVM_FFI_THROW(ValueError) << "I holds " << places[i] << ", expected an element of a tensor of"

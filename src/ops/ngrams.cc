@@ -41,20 +41,12 @@ struct Pool {
   }
 };
 
-const int64_t* Integers(const DLTensor* tensor, const char* name) {
-  CheckContiguous(tensor, name);
-  if (tensor->dtype.code != kDLInt || tensor->dtype.bits != 64) {
-    TVM_FFI_THROW(TypeError) << name << " must be int64";
-  }
-  return reinterpret_cast<const int64_t*>(ConstData(tensor));
-}
-
 // (words, most skipped, width, n-grams and columns of each length...). A word of an n-gram follows
 // the one before it at a distance of 1 to 1 + most skipped, the same for all of them.
 ffi::Tensor CountNGrams(ffi::PackedArgs args) {
   const DLTensor* words = args[0].cast<DLTensor*>();
   const int64_t most_skipped = args[1].cast<int64_t>(), width = args[2].cast<int64_t>();
-  const int64_t* word = Integers(words, "words");
+  const int64_t* word = Elements<int64_t>(words, "words");
   const int64_t steps = words->shape[words->ndim - 1];
   const int64_t rows = words->ndim == 1 ? 1 : words->shape[0];
   std::vector<Pool> pools;
@@ -62,8 +54,8 @@ ffi::Tensor CountNGrams(ffi::PackedArgs args) {
     const DLTensor *grams = args[i].cast<DLTensor*>(), *columns = args[i + 1].cast<DLTensor*>();
     CheckRank(grams, 2, "n-grams");
     CheckExtent(columns, 0, grams->shape[0], "columns");
-    pools.push_back({Integers(grams, "n-grams"), Integers(columns, "columns"), grams->shape[0],
-                     grams->shape[1]});
+    pools.push_back({Elements<int64_t>(grams, "n-grams"), Elements<int64_t>(columns, "columns"),
+                     grams->shape[0], grams->shape[1]});
   }
   std::vector<int64_t> shape(words->shape, words->shape + words->ndim);
   shape.back() = width;

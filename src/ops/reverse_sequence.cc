@@ -20,16 +20,12 @@ namespace {
 ffi::Tensor ReverseSequence(const DLTensor* x, const DLTensor* lens, bool time_first) {
   CheckContiguous(x, "input");
   CheckRank(lens, 1, "sequence_lens");
-  CheckContiguous(lens, "sequence_lens");
+  const auto* length = Elements<int64_t>(lens, "sequence_lens");
   if (x->ndim < 2) {
     TVM_FFI_THROW(ValueError) << "input must have 2 axes or more, got " << ShapeText(x);
   }
-  if (lens->dtype.code != kDLInt || lens->dtype.bits != 64) {
-    TVM_FFI_THROW(TypeError) << "sequence_lens must be int64";
-  }
   const int64_t steps = x->shape[time_first ? 0 : 1], batch = x->shape[time_first ? 1 : 0];
   CheckExtent(lens, 0, batch, "sequence_lens");
-  const auto* length = reinterpret_cast<const int64_t*>(ConstData(lens));
   for (int64_t b = 0; b < batch; ++b) {
     if (length[b] < 0 || length[b] > steps) {
       TVM_FFI_THROW(ValueError) << "sequence_lens[" << b << "] is " << length[b]

@@ -142,16 +142,12 @@ ffi::Tensor RoiAlign(const DLTensor* x, const DLTensor* rois, const DLTensor* im
   CheckRank(images, 1, "batch_indices");
   CheckContiguous(x, "X");
   CheckContiguous(rois, "rois");
-  CheckContiguous(images, "batch_indices");
+  const auto* image_of = Elements<int64_t>(images, "batch_indices");
   CheckExtent(rois, 1, 4, "rois");
   const int64_t count = rois->shape[0], channels = x->shape[1];
   const int64_t height = x->shape[2], width = x->shape[3];
   CheckExtent(images, 0, count, "batch_indices");
-  if (images->dtype.code != kDLInt || images->dtype.bits != 64) {
-    TVM_FFI_THROW(TypeError) << "batch_indices must be int64";
-  }
   std::vector<Region> regions;
-  const auto* image_of = reinterpret_cast<const int64_t*>(ConstData(images));
   for (int64_t r = 0; r < count; ++r) {
     if (image_of[r] < 0 || image_of[r] >= x->shape[0]) {
       TVM_FFI_THROW(ValueError) << "batch_indices[" << r << "] is " << image_of[r]

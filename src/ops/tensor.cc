@@ -35,6 +35,16 @@ struct AlignedAllocator {
 
 }  // namespace
 
+void CheckElements(const DLTensor* tensor, DLDataTypeCode code, int bits, const char* name) {
+  CheckContiguous(tensor, name);
+  const DLDataType want = {static_cast<uint8_t>(code), static_cast<uint8_t>(bits), 1};
+  const DLDataType& dtype = tensor->dtype;
+  if (dtype.code != want.code || dtype.bits != want.bits || dtype.lanes != want.lanes) {
+    TVM_FFI_THROW(TypeError) << name << " must be " << ffi::DLDataTypeToString(want) << ", got "
+                             << ffi::DLDataTypeToString(dtype);
+  }
+}
+
 ffi::Tensor NewTensor(const std::vector<int64_t>& shape, DLDataType dtype) {
   return ffi::Tensor::FromNDAlloc(AlignedAllocator(), ffi::ShapeView(shape.data(), shape.size()),
                                   dtype, DLDevice{kDLCPU, 0});

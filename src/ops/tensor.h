@@ -8,6 +8,7 @@
 #include <tvm/ffi/container/tensor.h>
 
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 namespace moonpoly {
@@ -36,6 +37,16 @@ inline size_t NumBytes(const DLTensor* tensor) {
 
 inline const char* ConstData(const DLTensor* tensor) {
   return static_cast<const char*>(tensor->data) + tensor->byte_offset;
+}
+
+/*! \brief Throws TypeError unless the elements lie side by side and are of this type. */
+void CheckElements(const DLTensor* tensor, DLDataTypeCode code, int bits, const char* name);
+
+/*! \brief The elements of a tensor of signed integers or floats. Throws as CheckElements does. */
+template <typename T>
+const T* Elements(const DLTensor* tensor, const char* name) {
+  CheckElements(tensor, std::is_integral_v<T> ? kDLInt : kDLFloat, 8 * sizeof(T), name);
+  return reinterpret_cast<const T*>(ConstData(tensor));
 }
 
 /*! \brief The one integer in a tensor of int32 or int64. Throws TypeError for another. */

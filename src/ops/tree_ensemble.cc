@@ -25,25 +25,16 @@ struct Node {
 
 constexpr int64_t kNodeFields = sizeof(Node) / sizeof(int64_t);
 
-template <typename T>
-const T* Data(const DLTensor* tensor, int code, const char* name) {
-  CheckContiguous(tensor, name);
-  if (tensor->dtype.code != code || tensor->dtype.bits != 8 * sizeof(T)) {
-    TVM_FFI_THROW(TypeError) << name << " has the wrong element type";
-  }
-  return reinterpret_cast<const T*>(ConstData(tensor));
-}
-
 class Trees {
  public:
   Trees(const DLTensor* nodes, const DLTensor* splits, const DLTensor* members,
         const DLTensor* targets, const DLTensor* weights, const DLTensor* roots)
-      : nodes_(reinterpret_cast<const Node*>(Data<int64_t>(nodes, kDLInt, "nodes"))),
-        splits_(Data<double>(splits, kDLFloat, "splits")),
-        members_(Data<double>(members, kDLFloat, "members")),
-        targets_(Data<int64_t>(targets, kDLInt, "targets")),
-        weights_(Data<double>(weights, kDLFloat, "weights")),
-        roots_(Data<int64_t>(roots, kDLInt, "roots")),
+      : nodes_(reinterpret_cast<const Node*>(Elements<int64_t>(nodes, "nodes"))),
+        splits_(Elements<double>(splits, "splits")),
+        members_(Elements<double>(members, "members")),
+        targets_(Elements<int64_t>(targets, "targets")),
+        weights_(Elements<double>(weights, "weights")),
+        roots_(Elements<int64_t>(roots, "roots")),
         num_nodes_(nodes->shape[0]),
         num_leaves_(NumElements(weights)),
         num_roots_(NumElements(roots)),
