@@ -94,7 +94,9 @@ class Contest:
 
     def time(self, graphs: Mapping[str, Any], calls: int, guess_us: float) -> dict[str, float]:
         """Return the median µs of a call of each graph; ``guess_us`` sizes the samples."""
-        return time_graphs(self.stage, graphs, calls, guess_us, self.protocol)
+        return time_graphs(
+            self.stage, graphs, calls, dict.fromkeys(graphs, guess_us), self.protocol
+        )
 
     def measure(self, problem: Problem, *, cold: bool) -> Result:
         """Measure one problem, cold as well where asked for.
@@ -133,10 +135,9 @@ class Contest:
         )
 
     def _guess_us(self, sets: Sequence[OperandSet]) -> float:
-        graph = self.cublas.capture(sets, 3)
-        return max(
-            1.0, time_graphs(self.stage, {CUBLAS: graph}, 3, 1e6, Protocol(rounds=2))[CUBLAS]
-        )
+        graphs = {CUBLAS: self.cublas.capture(sets, 3)}
+        once = Protocol(sample_us=0.0, rounds=2)
+        return max(1.0, time_graphs(self.stage, graphs, 3, {CUBLAS: 1.0}, once)[CUBLAS])
 
     def _captures(
         self, problem: Problem, plans: Mapping[str, str]
@@ -163,7 +164,11 @@ class Contest:
         choices = [name for name in graphs if name.startswith("lt_")]
         look = Protocol(self.protocol.sample_us, rounds=2)
         first_look = time_graphs(
-            self.stage, {name: graphs[name] for name in choices}, calls, guess_us, look
+            self.stage,
+            {name: graphs[name] for name in choices},
+            calls,
+            dict.fromkeys(choices, guess_us),
+            look,
         )
         fastest = sorted(choices, key=first_look.__getitem__)[: self.protocol.lt_finalists]
         chosen = {"lt_0", *fastest} & set(choices)
@@ -200,20 +205,25 @@ class Contest:
 
 
 def time_graphs(
-    stage: Stage, graphs: Mapping[str, Any], calls: int, guess_us: float, protocol: Protocol
+    stage: Stage,
+    graphs: Mapping[str, Any],
+    calls: int,
+    guesses_us: Mapping[str, float],
+    protocol: Protocol,
 ) -> dict[str, float]:
-    """Return the median µs of one call of each graph of so many calls, in turns."""
+    """Return the median µs of one call of each graph of so many calls, in turns.
+
+    The guesses of a call's µs size the samples: they bound how long this takes.
+    """
     import numpy as np
 
     from moonpoly import _ffi_api
 
     if not graphs:
         return {}
-    replays = max(1, round(protocol.sample_us / (guess_us * calls)))
+    replays = [max(1, round(protocol.sample_us / (guesses_us[name] * calls))) for name in graphs]
     us = np.from_dlpack(
-        _ffi_api.gpu_time(
-            list(graphs.values()), [replays] * len(graphs), protocol.rounds, stage.stream
-        )
+        _ffi_api.gpu_time(list(graphs.values()), replays, protocol.rounds, stage.stream)
     ).reshape(protocol.rounds, len(graphs))
     return {
         name: statistics.median(us[:, index].tolist()) / calls for index, name in enumerate(graphs)

@@ -25,6 +25,7 @@ _EXTENTS = ((1, 16_384), (8, 16_384), (16, 16_384))  # of m, n, k
 _HOPELESS_RATIO = 2.0
 _FINALISTS = 6
 _FIRST_ROUNDS = 2
+_FIRST_CALLS, _FINAL_CALLS = 10, 20
 _FINAL = Protocol(sample_us=250.0, rounds=7)
 ABLATIONS = {"waves_only": "waves", "task_cost_only": "task"}
 
@@ -62,20 +63,22 @@ class Oracle:
             for name, model in {"full": "full", **ABLATIONS}.items()
         }
         plans = self._plans(problem, chosen.values())
-        guess_us = max(1.0, min(predicted_us(plan) for plan in plans))
-        calls = max(3, min(20, round(_FINAL.sample_us / guess_us)))
-        looks = self._first_look(plans, sets[0], min(calls, 10))
+        first_calls = _calls(predicted_us(chosen["full"]), _FIRST_CALLS)
+        looks = self._first_look(plans, sets[0], first_calls)
+        # What the ablations predict is no time: only looks size the samples.
         finalists = dict.fromkeys(sorted(plans, key=looks.__getitem__)[:_FINALISTS])
-        finalists |= dict.fromkeys(chosen.values())
-        graphs = {plan: self._ours.capture(plan, sets, calls) for plan in finalists}
+        finalists |= {chosen["full"]: None}
+        calls = _calls(min(looks.values()), _FINAL_CALLS)
+        graphs = {
+            plan: self._ours.capture(plan, sets, calls)
+            for plan in finalists | dict.fromkeys(chosen.values())
+        }
         # The least of several noisy times flatters: the fastest is picked in some rounds, and
         # compared in others.
-        picked = time_graphs(self._stage, graphs, calls, guess_us, _FINAL)
+        picked = self._time({plan: graphs[plan] for plan in finalists}, calls, looks)
         best = min(picked, key=picked.__getitem__)
         compared = dict.fromkeys([best, *chosen.values()])
-        final = time_graphs(
-            self._stage, {plan: graphs[plan] for plan in compared}, calls, guess_us, _FINAL
-        )
+        final = self._time({plan: graphs[plan] for plan in compared}, calls, looks)
         return {
             "m": problem.m,
             "n": problem.n,
@@ -93,6 +96,11 @@ class Oracle:
                 for plan, us in looks.items()
             ],
         }
+
+    def _time(
+        self, graphs: Mapping[str, Any], calls: int, looks: Mapping[str, float]
+    ) -> dict[str, float]:
+        return time_graphs(self._stage, graphs, calls, looks, _FINAL)
 
     def _first_look(self, plans: list[str], operands: OperandSet, calls: int) -> dict[str, float]:
         """Median µs of every plan, launched without a graph: making one takes longer."""
@@ -122,6 +130,11 @@ class Oracle:
         )
         limit = _HOPELESS_RATIO * min(map(predicted_us, every))
         return list(dict.fromkeys([*(p for p in every if predicted_us(p) <= limit), *chosen]))
+
+
+def _calls(us: float, most: int) -> int:
+    """Return the calls that fill a sample, of so many µs each."""
+    return max(3, min(most, round(_FINAL.sample_us / max(us, 1.0))))
 
 
 def predicted_us(plan: str) -> float:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from gpu_runtime import fake_gpu
 
 from moonpoly import _ffi_api
 from moonpoly.benchmarks.gpu import device, oracle, report, select, validity
-from moonpoly.benchmarks.gpu.contest import Result, describe
+from moonpoly.benchmarks.gpu.contest import Protocol, Result, describe, time_graphs
 from moonpoly.benchmarks.gpu.types import Types
 from moonpoly.benchmarks.peer import BenchmarkError
 from moonpoly.benchmarks.shape_lists import Problem, load
@@ -93,6 +95,23 @@ def test_shapes_that_were_held_out_are_no_powers_of_two_and_repeat_with_the_seed
     assert shapes == oracle.held_out_shapes(200, 5) != oracle.held_out_shapes(200, 6)
     assert len({(p.m, p.n, p.k) for p in shapes}) == 200
     assert all(x & (x - 1) for p in shapes for x in (p.m, p.n, p.k))
+
+
+def test_every_graph_runs_as_often_as_fills_its_own_sample(monkeypatch):
+    def gpu_time(graphs, replays, rounds, stream):
+        assert (graphs, replays, rounds, stream) == ([1, 2, 3], [25, 2, 1], 3, 7)
+        return np.tile([10.0, 100.0, 9000.0], (rounds, 1))
+
+    monkeypatch.setattr(_ffi_api, "gpu_time", gpu_time)
+    guesses = {"fast": 1.0, "slow": 12.5, "hopeless": 900.0}
+    us = time_graphs(
+        SimpleNamespace(stream=7),
+        {"fast": 1, "slow": 2, "hopeless": 3},
+        10,
+        guesses,
+        Protocol(sample_us=250.0, rounds=3),
+    )
+    assert us == {"fast": 1.0, "slow": 10.0, "hopeless": 900.0}
 
 
 def test_the_sweep_draws_what_is_hard():
