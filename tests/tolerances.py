@@ -12,7 +12,8 @@ import numpy as np
 # max |got - exact| / (|A| @ |B|): one rounding per step in the worst case, far less in practice.
 # For 16-bit types this bounds what is left after rounding the exact result to the type: tensor
 # cores cut off the sums of 16 products instead of rounding them.
-# Products of 8-bit floats are added up with 14 bits, of which every addition cuts off the rest.
+# Products of 8-bit floats are added up with 14 bits, of which every addition cuts off the rest:
+# the bound is for terms of either sign, see "Sums of 8-bit floats" in docs/gpu.md.
 OPERATOR_REL = {
     "float32": 2e-6,
     "float16": 1e-5,

@@ -5,6 +5,7 @@ Run on a machine with a Hopper GPU: ``pytest -m gpu tests/autotune/gpu``.
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from moonpoly.autotune.gpu.launch import Launch, bench
@@ -12,6 +13,7 @@ from moonpoly.autotune.gpu.measure import checks
 from moonpoly.target import gpu_features
 
 from .conftest import KINDS, PAIRS, types_of
+from .float8_sums import float8_sums
 
 pytestmark = [
     pytest.mark.gpu,
@@ -53,3 +55,15 @@ def test_every_type_computes_what_numpy_does(typed, types):
         function, slots = on.load(kernel, typed.image)
         for launch in (*checks(kernel), Launch(1, 1, 16), Launch(65, 15, 1040)):
             on.check(kernel, function, slots, launch)
+
+
+def test_sums_of_float8_are_cut_off_as_the_bounds_assume(typed):
+    on = bench("float8_e4m3fn")
+    [kernel] = [k for k in typed.kernels if types_of(k) == ("float8_e4m3fn", "float32")]
+    function, slots = on.load(kernel, typed.image)
+    launch = Launch(65, 15, 1040)
+    on.launcher(kernel, function, slots, launch)()
+    found = on.result(launch, "float32")
+    a, b = on.operands(launch, launch.k)
+    assert np.array_equal(found, float8_sums(a, b))
+    assert not np.array_equal(found, a @ b.T)
