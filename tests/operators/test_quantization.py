@@ -153,3 +153,20 @@ def test_dynamic_quantisation(rng):
     )
     for n, m in ((1, 1), (3, 17), (64, 999)):
         pair.assert_equal(x=rng.standard_normal((n, m)).astype(F32))
+
+
+def test_what_is_dequantised_is_rounded_before_it_is_added_to(rng):
+    """The sum of a fused product differs in its last bit, and then in what it is quantised to."""
+    model = onnx.parser.parse_model(
+        """< ir_version: 9, opset_import: ["" : 19] >
+        g (uint8[n,7] x, float[n,7] f) => (float[n,7] y)
+        <float scale = {0.0078431377}, uint8 zero = {128}> {
+            real = DequantizeLinear(x, scale, zero)
+            y = Add(real, f)
+        }"""
+    )
+    pair = Pair(model)
+    for n in (1, 37, 1024):
+        pair.assert_equal(
+            x=random_integers(rng, np.uint8, (n, 7)), f=rng.normal(size=(n, 7)).astype(F32)
+        )

@@ -183,8 +183,22 @@ def dequantize(
         value = ctx.emit(relax.op.subtract(value, ctx.emit(relax.op.astype(zero, compute))))
     if ctx.dtype(scale) != compute:
         scale = ctx.emit(relax.op.astype(scale, compute))
-    product = ctx.emit(relax.op.multiply(value, scale))
+    product = ctx.call_te(_rounded_product, value, scale)
     return product if out_dtype == compute else ctx.emit(relax.op.astype(product, out_dtype))
+
+
+def _rounded_product(value: te.Tensor, scale: te.Tensor) -> te.Tensor:
+    """Multiply, and round: as a product, LLVM would fuse it with a sum that follows.
+
+    What is dequantised often lies on few multiples, and their sums between two integers, where the
+    last bit says to which one they are quantised.
+    """
+
+    def element(*at: tvm.ir.Expr) -> tvm.ir.Expr:
+        nothing = tirx.const(0.0, value.dtype)
+        return tirx.op.fma(value(*at), _broadcast_element(scale, at), nothing)
+
+    return te.compute(value.shape, element, name="dequantize")
 
 
 @converts("DynamicQuantizeLinear")
