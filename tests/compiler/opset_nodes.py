@@ -103,7 +103,7 @@ def _max_pool(v: int) -> str:
 # The operator and its results, and how the node is written at an opset.
 _NODES: tuple[tuple[str, int, _Writer], ...] = (
     ("Add", 1, lambda v: "Add(x, column)"),
-    ("ArgMax", 1, lambda v: "ArgMax<axis=1, keepdims=0>(x)"),
+    ("ArgMax", 1, lambda v: "ArgMax<axis=-1, keepdims=0>(x)"),
     ("AveragePool", 1, lambda v: "AveragePool<kernel_shape=[2,3], pads=[1,0,1,0]>(p)"),
     ("BatchNormalization", 1, lambda v: "BatchNormalization(p, channel, other, other, channel)"),
     ("Cast", 1, lambda v: "Cast<to=6>(x)"),

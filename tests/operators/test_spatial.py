@@ -51,6 +51,24 @@ def test_volumes_are_convolved_back(rng, attrs):
         pair.assert_close(BOUND, x=floats(rng, *shape))
 
 
+@pytest.mark.parametrize(
+    "attrs",
+    [{"strides": [2, 1], "pads": [1, 0, 0, 1], "group": 2}, {"auto_pad": "SAME_UPPER"}],
+    ids=["groups", "auto_pad"],
+)
+def test_images_are_convolved_back_by_weights_of_any_size(rng, attrs):
+    inputs = {"x": (F32, ["n", "c", "h", "w"]), "w": (F32, ["c2", "m", "kh", "kw"])}
+    strides = attrs.get("strides", [3, 2])
+    pair = Pair(node_model("ConvTranspose", inputs, **(attrs | {"strides": strides})))
+    for c, m, kh, kw in ((4, 3, 3, 2), (2, 1, 1, 5), (6, 2, 2, 1)):
+        pair.assert_close(BOUND, x=floats(rng, 2, c, 5, 4), w=floats(rng, c, m, kh, kw))
+    with pytest.raises(MoonPolyError, match="c and c2 must be equal, got 3 and 4"):
+        pair.executable(x=floats(rng, 1, 3, 5, 4), w=floats(rng, 4, 1, 3, 3))
+    if "group" in attrs:
+        with pytest.raises(MoonPolyError, match="must be equal"):
+            pair.executable(x=floats(rng, 1, 3, 5, 4), w=floats(rng, 3, 1, 3, 3))
+
+
 @pytest.mark.parametrize("auto_pad", ["NOTSET", "SAME_UPPER"])
 def test_a_transposed_convolution_gives_the_shape_that_is_asked_for(rng, auto_pad):
     weight = floats(rng, 4, 2, 3, 3)

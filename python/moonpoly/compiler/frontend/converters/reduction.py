@@ -80,6 +80,13 @@ def _runtime_axes(ctx: Context, data: relax.Expr) -> Reduce:
     return over
 
 
+@converts("ArgMax", "ArgMin")
+def _arg(ctx: Context) -> None:
+    """Count the axis from the front, as TVM wants it before opset 11."""
+    axis = normal_axis(ctx, ctx.attrs.get("axis", 0), len(known_shape(ctx, 0)))
+    ctx.replace_attributes(axis=axis)
+
+
 def _sum(ctx: Context, data: relax.Expr, over: Reduce, keepdims: bool) -> relax.Expr:
     return over(data, "sum", keepdims)
 

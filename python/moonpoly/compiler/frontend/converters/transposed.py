@@ -16,7 +16,7 @@ from moonpoly.compiler.frontend.converters.windows import (
     window_counts,
 )
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
-from moonpoly.compiler.frontend.values import Integer
+from moonpoly.compiler.frontend.values import Integer, is_symbolic
 from moonpoly.compiler.ops import windows
 
 _IMAGE_RANK = 4
@@ -24,13 +24,20 @@ _IMAGE_RANK = 4
 
 @converts("ConvTranspose")
 def conv_transpose(ctx: Context) -> relax.Expr | None:
-    """Convolve over three axes, or to a size that is asked for; TVM has the other forms."""
-    shape, kernel = known_shape(ctx, 0), known_shape(ctx, 1)[2:]
-    wanted = ctx.attrs.get("output_shape")
-    if len(shape) <= _IMAGE_RANK and not wanted:
+    """Convolve over three axes, by a symbolic kernel or to a size that is asked for.
+
+    TVM has the other forms.
+    """
+    shape, weight = known_shape(ctx, 0), known_shape(ctx, 1)
+    ctx.require_equal(shape[1], weight[0])
+    extents, kernel, rank = shape[2:], weight[2:], len(shape) - 2
+    wanted, groups = ctx.attrs.get("output_shape"), int(ctx.attrs.get("group", 1))
+    grouped = groups > 1 and any(map(is_symbolic, weight[:2]))
+    general = wanted or grouped or any(map(is_symbolic, kernel))
+    if len(shape) <= _IMAGE_RANK and not general:
         return None
-    ctx.require_equal(shape[1], known_shape(ctx, 1)[0])
-    extents, rank = shape[2:], len(shape) - 2
+    members = ctx.symbols.divide(weight[0], groups)
+    ctx.require_equal(weight[0], ctx.symbols.multiply(members, groups))
     # Its automatic padding is another than a convolution's.
     auto_pad = ctx.attrs.get("auto_pad", "NOTSET")
     ctx.replace_attributes(auto_pad=None)
@@ -55,6 +62,12 @@ def conv_transpose(ctx: Context) -> relax.Expr | None:
             leading_padding(ctx, ctx.symbols.maximum(total, 0), auto_pad == "SAME_UPPER")
             for total in totals
         ]
+        if not wanted:
+            # Where the stride is longer than the kernel, ONNX Runtime adds nothing at the end.
+            sizes = [
+                ctx.symbols.subtract(size, ctx.symbols.maximum(total, 0))
+                for size, total in zip(full, totals, strict=True)
+            ]
     elif auto_pad == "NOTSET":
         pads = zip(attributes.pads_before, attributes.pads_after, strict=True)
         sizes = [
