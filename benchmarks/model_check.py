@@ -7,11 +7,10 @@ had, is refused or crashes is a row of the table and not the end of the run.
 from __future__ import annotations
 
 import contextlib
-import math
 import resource
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +24,11 @@ from moonpoly.model_registry import Model, Shape
 from . import machine
 from .contenders import DYNAMIC, MODEL_CONTENDERS, MODEL_REFERENCE
 from .contest import Protocol, contend
-from .model_outputs import Difference, compare, compile_model
+from .model_outputs import Difference, Vectors, compare, compile_model
+from .model_row import LEVELS, ROUNDING, Row
 from .peer import BenchmarkError, Peer
-from .report import console, geomean, number, print_facts, table, track, write_json
-from .tolerances import MODEL_REL
+from .report import console, number, print_facts, table, track, write_json
+from .rounding import shake
 
 _OURS, _PEER = MODEL_CONTENDERS
 # Short: the ratio is to show what is absurd, not what is 5 % off. The fastest sample counts, which
@@ -40,97 +40,6 @@ _ANSWER_LIMIT_S = 120.0
 # lies between two integers falls to one or the other by the last bit of a sum, and what comes of
 # that is as large as the step of the quantisation; most inputs have no such value.
 _SPREAD_DRAWS = 24
-# Times ONNX Runtime's time beyond which a model is marked.
-ABSURD_RATIO = 5.0
-
-
-@dataclass
-class Row:
-    """What became of one model.
-
-    Attributes
-    ----------
-    nodes
-        Nodes of its graph; 0 where there is no file.
-    compile_s, compile_cpu_s
-        Seconds of the compilation, and of the processor in it, which don't depend on what else
-        runs; not a number where it failed.
-    differences
-        Shape → how the outputs differ from the reference.
-    spreads
-        Shape → how far ONNX Runtime's two optimisation levels are apart, which is what the model
-        makes of the order of sums.
-    ratios
-        Shape → our time over optimised ONNX Runtime's.
-    reason
-        Why it does not match; empty where it does.
-    right
-        Shapes at which it matches.
-    """
-
-    model: Model
-    nodes: int = 0
-    compile_s: float = float("nan")
-    compile_cpu_s: float = float("nan")
-    differences: dict[Shape, Difference] = field(default_factory=dict)
-    spreads: dict[Shape, float] = field(default_factory=dict)
-    ratios: dict[Shape, float] = field(default_factory=dict)
-    reason: str = ""
-    right: list[Shape] = field(default_factory=list)
-
-    @property
-    def max_error(self) -> float:
-        """The largest error over the shapes, not a number where there is none."""
-        return max((each.error for each in self.differences.values()), default=float("nan"))
-
-    @property
-    def bound(self) -> float:
-        """How far an output may be from the reference."""
-        if not self.model.integer:
-            return MODEL_REL
-        return max(MODEL_REL, *self.spreads.values())
-
-    @property
-    def ratio(self) -> float:
-        """The geometric mean of the ratios, not a number where there is none."""
-        return geomean(self.ratios.values())
-
-    @property
-    def worst_ratio(self) -> float:
-        """The largest ratio over the shapes, not a number where there is none."""
-        return max(self.ratios.values(), default=float("nan"))
-
-    @property
-    def is_absurd(self) -> bool:
-        """Whether it is more than `ABSURD_RATIO` slower than ONNX Runtime over its shapes."""
-        return self.ratio > ABSURD_RATIO
-
-    def as_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "model": self.model.name,
-            "matched": not self.reason,
-            "nodes": self.nodes,
-            "compile_s": _rounded(self.compile_s),
-            "compile_cpu_s": _rounded(self.compile_cpu_s),
-            "ratio": _rounded(self.ratio),
-            "worst_ratio": _rounded(self.worst_ratio),
-            "shapes": [
-                {
-                    "shape": s,
-                    "error": _rounded(d.error, 9) if math.isfinite(d.error) else None,
-                    "spread": _rounded(self.spreads[s], 9),
-                    "ratio": _rounded(self.ratios.get(s, float("nan"))),
-                }
-                for s, d in self.differences.items()
-            ],
-            "reason": self.reason,
-        }
-
-
-def _rounded(value: float, digits: int = 4) -> float | None:
-    """As JSON has it, which knows no NaN."""
-    return None if value != value else round(value, digits)
 
 
 def _children_cpu_s() -> float:
@@ -148,51 +57,81 @@ def _check(model: Model, folder: Path, threads: int, seed: int) -> Row:
         row.compile_s = compile_model(model.name, source, compiled, threads)
         row.compile_cpu_s = _children_cpu_s() - cpu_s
         with contextlib.ExitStack() as stack:
-            peers = [
-                stack.enter_context(
-                    Peer(name, threads, "moonpoly.benchmarks.model_worker", _ANSWER_LIMIT_S)
-                )
-                for name in (_OURS, _PEER, MODEL_REFERENCE)
-            ]
-            for peer in peers:
-                peer.ask("load", path=str(compiled if peer.name == _OURS else source))
+            peers = _start(stack, model, compiled, folder, threads)
             for shape in model.shapes:
                 _run(row, shape, peers, folder, seed)
-        row.reason = _judge(row)
+        row.judge()
     except MoonPolyError as err:
         row.reason = str(err)
     return row
 
 
-def _run(row: Row, shape: Shape, peers: Sequence[Peer], folder: Path, seed: int) -> None:
+@dataclass(frozen=True)
+class _Peers:
+    """The workers with the model loaded.
+
+    `shaken` is the reference with the last bits of its floats at random, for a model of integers.
+    """
+
+    ours: Peer
+    optimised: Peer
+    reference: Peer
+    shaken: Peer | None
+
+
+def _start(
+    stack: contextlib.ExitStack, model: Model, compiled: Path, folder: Path, threads: int
+) -> _Peers:
+    def start(name: str, path: Path) -> Peer:
+        module = "moonpoly.benchmarks.model_worker"
+        peer = stack.enter_context(Peer(name, threads, module, _ANSWER_LIMIT_S))
+        peer.ask("load", path=str(path))
+        return peer
+
+    source = model.path()
+    shaken = None
+    if model.integer and shake(source, folder / "shaken.onnx"):
+        shaken = start(MODEL_REFERENCE, folder / "shaken.onnx")
+    return _Peers(
+        start(_OURS, compiled), start(_PEER, source), start(MODEL_REFERENCE, source), shaken
+    )
+
+
+def _run(row: Row, shape: Shape, peers: _Peers, folder: Path, seed: int) -> None:
     """Run the model at one shape and note what comes of it."""
     model = row.model
     inputs = folder / "inputs.npz"
-    outputs = {peer.name: folder / f"{peer.name}.npz" for peer in peers}
-    timed = peers[:2]
 
-    def prepare(peer: Peer, rng: np.random.Generator | None = None) -> dict[str, Any]:
-        if rng is not None:
-            np.savez(inputs, allow_pickle=False, **model.inputs(shape, rng))
-        return peer.ask(
-            "prepare",
-            inputs=str(inputs),
-            outputs=str(outputs[peer.name]),
-            sample_us=_PROTOCOL.sample_us if peer in timed and rng is None else None,
+    def prepare(peer: Peer, sample_us: float | None = None) -> tuple[Path, dict[str, Any]]:
+        outputs = folder / f"{'shaken' if peer is peers.shaken else peer.name}.npz"
+        return outputs, peer.ask(
+            "prepare", inputs=str(inputs), outputs=str(outputs), sample_us=sample_us
         )
 
-    _, optimised, reference = peers
-    spreads = []
-    for draw in range(1, _SPREAD_DRAWS if model.integer else 1):
-        prepare(reference, np.random.default_rng([seed, model.seed(shape), draw]))
-        prepare(optimised)
-        spreads.append(compare(outputs[_PEER], outputs[MODEL_REFERENCE]).error)
-    # The reference first: an illegal shape is the registry's fault.
-    prepare(reference, np.random.default_rng([seed, model.seed(shape)]))
-    replies = {peer.name: prepare(peer) for peer in reversed(timed)}
-    row.differences[shape] = compare(outputs[_OURS], outputs[MODEL_REFERENCE])
-    row.spreads[shape] = max(*spreads, compare(outputs[_PEER], outputs[MODEL_REFERENCE]).error, 0.0)
-    timings, _ = contend(replies, timed, _PROTOCOL)
+    others: list[Vectors] = []
+    spreads: dict[str, list[Difference]] = {LEVELS: [], ROUNDING: []}
+    # The last draw, which is ours to compute too, has the seed of a model of floats.
+    for draw in range(_SPREAD_DRAWS - 1 if model.integer else 0, -1, -1):
+        rng = np.random.default_rng([seed, model.seed(shape), *[draw] * bool(draw)])
+        np.savez(inputs, allow_pickle=False, **model.inputs(shape, rng))
+        # The reference first: an illegal shape is the registry's fault.
+        want, _ = prepare(peers.reference)
+        if not model.integer:
+            continue
+        for rule, peer in ((LEVELS, peers.optimised), (ROUNDING, peers.shaken)):
+            if peer is not None:
+                got, _ = prepare(peer)
+                spreads[rule].append(compare(got, want, model.embedding, others))
+        if draw and model.embedding:
+            with np.load(want) as file:
+                others.append(file[model.embedding])
+    timed = (peers.ours, peers.optimised)
+    prepared = {peer.name: prepare(peer, _PROTOCOL.sample_us) for peer in reversed(timed)}
+    row.differences[shape] = compare(prepared[_OURS][0], want, model.embedding, others)
+    if model.integer:
+        for rule, found in spreads.items():
+            row.spreads.setdefault(rule, {})[shape] = Difference.worst(found)
+    timings, _ = contend({name: reply for name, (_, reply) in prepared.items()}, timed, _PROTOCOL)
     ours, theirs = (
         min(min(t.samples_us) for t in timings[name].values() if DYNAMIC in t.modes)
         for name in (_OURS, _PEER)
@@ -200,30 +139,17 @@ def _run(row: Row, shape: Shape, peers: Sequence[Peer], folder: Path, seed: int)
     row.ratios[shape] = ours / theirs
 
 
-def _judge(row: Row) -> str:
-    """Note at which shapes the model is right, and say what is wrong at the others."""
-    wrong = []
-    for shape, difference in row.differences.items():
-        text = _fault(difference, row.bound, integer=row.model.integer)
-        if text:
-            spread = f"between its two levels ONNX Runtime differs by {row.spreads[shape]:.1e}"
-            wrong.append(f"at {'x'.join(map(str, shape))} {text}; {spread}")
-        else:
-            row.right.append(shape)
-    return "; ".join(wrong)
-
-
-def _fault(difference: Difference, bound: float, *, integer: bool) -> str:
-    """Say what is wrong with an output, or nothing."""
-    if not difference.error <= bound:
-        return f"the error is {difference.error:.1e}, at most {bound:.1e} expected"
-    # Entries that lie closer than the bound have no order of their own.
-    if integer and not difference.top1_gap <= bound:
-        return f"the largest entry is another one, {difference.top1_gap:.1e} below the right one"
-    return ""
-
-
-_COLUMNS = ("model", "nodes", "compile s", "cpu s", "shapes ok", "max error", "ours / ORT", "worst")
+_COLUMNS = (
+    "model",
+    "nodes",
+    "compile s",
+    "cpu s",
+    "shapes ok",
+    "max error",
+    "rule",
+    "ours / ORT",
+    "worst",
+)
 
 
 def _show(rows: Sequence[Row], out: Console) -> None:
@@ -237,6 +163,7 @@ def _show(rows: Sequence[Row], out: Console) -> None:
                 row.compile_cpu_s,
                 f"{len(row.right)}/{len(row.model.shapes)}",
                 row.max_error,
+                row.rule or "-",
                 row.ratio,
                 f"{row.worst_ratio:.2f}" + " SLOW" * row.is_absurd,
             )
@@ -250,7 +177,8 @@ def _show(rows: Sequence[Row], out: Console) -> None:
 def _say(row: Row, out: Console) -> None:
     """Print what became of a model as soon as it is known."""
     text = row.reason or (
-        f"matches, error {number(row.max_error)}, {number(row.ratio)} of ONNX Runtime's time"
+        f"matches by {row.rule}, error {number(row.max_error)}, "
+        f"{number(row.ratio)} of ONNX Runtime's time"
     )
     out.print(f"{row.model.name}: {text}", markup=False, highlight=False)
 
@@ -262,7 +190,8 @@ def main(models: Sequence[Model], *, seed: int, threads: int, json: Path | None)
     -------
     dict
         ``matched`` and ``total`` models, and ``slow``: how many of them take more than
-        `ABSURD_RATIO` times as long as optimised ONNX Runtime, geometric mean over the shapes.
+        `model_row.ABSURD_RATIO` times as long as optimised ONNX Runtime, geometric mean over the
+        shapes.
 
     Raises
     ------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,8 @@ import numpy.typing as npt
 
 from .peer import BenchmarkError, environment
 
+# Vectors in rows.
+Vectors = npt.NDArray[Any]
 # A model that takes longer to compile is stuck.
 _COMPILE_LIMIT_S = 900
 
@@ -71,17 +74,46 @@ class Difference:
     ----------
     error
         The largest error of an output, see `output_error`.
-    top1_gap
-        By how much, relative to the output's largest magnitude, the reference's entry at the place
-        of our largest one along the last axis is below its own largest; 0 where the places agree.
+    answer_gap
+        By how much the reference prefers its own answer to ours; 0 where the two agree. The answer
+        is the place of the largest entry (`top1_gap`) or the most similar vector
+        (`most_similar_gap`).
+    turn
+        One minus the cosine between our vector and the reference's, where the model embeds.
     """
 
     error: float
-    top1_gap: float
+    answer_gap: float
+    turn: float = 0.0
+
+    @staticmethod
+    def worst(of: Iterable[Difference]) -> Difference:
+        """The largest of each; not a number where one isn't."""
+        each = list(of)
+        return Difference(
+            _largest(d.error for d in each),
+            _largest(d.answer_gap for d in each),
+            _largest(d.turn for d in each),
+        )
 
 
-def compare(ours: Path, reference: Path) -> Difference:
+def _largest(values: Iterable[float]) -> float:
+    """As `max` does, but NaN is larger than anything, and it is 0 where there is no value."""
+    listed = list(values)
+    return float("nan") if any(v != v for v in listed) else max(listed, default=0.0)
+
+
+def compare(
+    ours: Path, reference: Path, embedding: str = "", others: Sequence[Vectors] = ()
+) -> Difference:
     """Compare the outputs in two .npz files.
+
+    Parameters
+    ----------
+    embedding
+        The output whose vectors are compared by their angles, if any.
+    others
+        The reference's vectors of other inputs, (rows, length) each.
 
     Raises
     ------
@@ -91,15 +123,54 @@ def compare(ours: Path, reference: Path) -> Difference:
     with np.load(ours) as got, np.load(reference) as want:
         if set(got.files) != set(want.files):
             raise BenchmarkError(f"outputs differ: got {got.files}, expected {want.files}")
-        errors = [output_error(got[name], want[name]) for name in want.files]
-        # NaN is larger than anything here: `max` would drop it.
-        worst = float("nan") if any(e != e for e in errors) else max(errors, default=0.0)
-        gaps = [top1_gap(got[name], want[name]) for name in want.files]
-        return Difference(worst, max(gaps, default=0.0))
+        error = _largest(output_error(got[name], want[name]) for name in want.files)
+        if not embedding:
+            return Difference(error, _largest(top1_gap(got[n], want[n]) for n in want.files))
+        left, right = got[embedding], want[embedding]
+        if left.shape != right.shape:
+            return Difference(error, float("inf"), float("inf"))
+        cosines = np.sum(_directions(left) * _directions(right), axis=1)
+        return Difference(
+            error, most_similar_gap(left, right, others), _largest(map(float, 1.0 - cosines))
+        )
+
+
+def _directions(vectors: Vectors) -> npt.NDArray[np.float64]:
+    wide = vectors.astype(np.float64)
+    return wide / np.maximum(np.linalg.norm(wide, axis=1, keepdims=True), np.finfo(float).tiny)
+
+
+def most_similar_gap(got: Vectors, want: Vectors, others: Sequence[Vectors] = ()) -> float:
+    """How much less similar than the most similar vector is the one that was taken for it.
+
+    For each row, the most similar by the cosine is searched among the other rows of `want` and
+    `others`, once by our vector of the row and once by the reference's.
+
+    Parameters
+    ----------
+    got, want
+        Vectors in rows, of the same shape.
+
+    Returns
+    -------
+    float
+        The largest difference of the reference's two cosines; 0 where the same one is found.
+    """
+    pool = _directions(np.concatenate([want, *others]))
+    ours, theirs = (_directions(rows) @ pool.T for rows in (got, want))
+    itself = np.eye(len(want), len(pool), dtype=bool)
+    if itself.all() or not len(want):
+        return 0.0
+    ours[itself] = theirs[itself] = -np.inf
+    chosen = np.take_along_axis(theirs, np.argmax(ours, axis=1)[:, None], axis=1)[:, 0]
+    return float(np.max(np.max(theirs, axis=1) - chosen))
 
 
 def top1_gap(got: npt.NDArray[Any], want: npt.NDArray[Any]) -> float:
-    """How far from the largest is what was taken for the largest, see `Difference`."""
+    """How far from the largest is what was taken for the largest, see `Difference`.
+
+    Relative to the output's largest magnitude, along the last axis.
+    """
     if got.shape != want.shape:
         return float("inf")
     if want.ndim == 0 or want.size == 0:

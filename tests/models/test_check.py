@@ -8,11 +8,20 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 
 from moonpoly.benchmarks import model_check
-from moonpoly.benchmarks.model_outputs import Difference, compare, output_error, top1_gap
+from moonpoly.benchmarks.model_outputs import (
+    Difference,
+    compare,
+    most_similar_gap,
+    output_error,
+    top1_gap,
+)
+from moonpoly.benchmarks.model_row import LEVELS, ROUNDING, Row
 from moonpoly.benchmarks.peer import BenchmarkError, Peer
+from moonpoly.benchmarks.rounding import shake
 from moonpoly.model_registry import MODELS, Axis, Input, Model, ModelFileError
 from moonpoly.model_registry.fill import normal
 
@@ -70,7 +79,7 @@ def test_each_model_is_a_row_whatever_becomes_of_it(tmp_path, capsys):
     assert rows["missing"]["reason"] == "the package is not to be had"
     printed = capsys.readouterr().out
     assert "3/3" in printed and "matched 1" in printed
-    assert "good: matches, error 0.000, " in printed
+    assert "good: matches by 1e-04, error 0.000, " in printed
     assert rows["good"]["compile_cpu_s"] > 0
 
 
@@ -108,23 +117,90 @@ def test_a_worker_that_hangs_is_ended(tmp_path, monkeypatch):
         peer.ask("load", path="")
 
 
-def _faults(difference, spreads, *, integer):
-    row = model_check.Row(_model("made", Missing(), integer=integer))
-    row.differences, row.spreads = {(1,): difference}, dict(enumerate(spreads))
-    row.spreads[(1,)] = 0.0
-    reason = model_check._judge(row)
-    assert (reason == "") == (row.right == [(1,)])
-    return reason
+def _judged(difference, *, integer=True, levels=(), rounding=()):
+    row = Row(_model("made", Missing(), integer=integer))
+    row.differences = {(1,): difference}
+    for rule, spreads in ((LEVELS, levels), (ROUNDING, rounding)):
+        row.spreads[rule] = {(n,): spread for n, spread in enumerate(spreads)}
+    row.judge()
+    assert (row.reason == "") == (row.right == [(1,)]) == (row.rule != "")
+    return row
 
 
-def test_integer_models_may_be_as_far_off_as_onnx_runtime_but_must_agree_on_the_largest_entry():
-    close, flipped = Difference(5e-3, 0.0), Difference(5e-3, 2e-2)
+def _far(error, turn=0.0):
+    return Difference(error, 0.0, turn)
+
+
+def test_integer_models_may_be_as_far_off_as_onnx_runtime_is_from_itself():
+    close = Difference(5e-3, 0.0)
+    assert _judged(Difference(5e-5, 0.0), levels=[_far(1e-2)]).rule == "1e-04"
     # The spread is the model's: at most inputs it does not show.
-    assert _faults(close, [0.0, 1e-2], integer=True) == ""
-    assert "at most 4.0e-03" in _faults(close, [0.0, 4e-3], integer=True)
-    assert "largest entry is another one, 2.0e-02" in _faults(flipped, [1e-2], integer=True)
-    assert "at most 1.0e-04" in _faults(close, [1e-2], integer=False)
-    assert _faults(Difference(float("nan"), 0.0), [1e-2], integer=True) != ""
+    assert _judged(close, levels=[_far(0.0), _far(1e-2)]).rule == LEVELS
+    assert _judged(close, levels=[_far(0.0)], rounding=[_far(6e-3)]).rule == ROUNDING
+    # The strictest rule that holds is named.
+    assert _judged(close, levels=[_far(1e-1)], rounding=[_far(6e-3)]).rule == ROUNDING
+    refused = _judged(close, levels=[_far(4e-3)], rounding=[_far(3e-3)]).reason
+    assert "at most 4.0e-03" in refused and "3.0e-03 from itself by rounding" in refused
+    assert "at most 1.0e-04" in _judged(close, integer=False).reason
+    assert _judged(_far(float("nan")), levels=[_far(1e-2)]).reason != ""
+    assert _judged(close, levels=[_far(float("nan"))], rounding=[_far(float("inf"))]).reason != ""
+
+
+def test_integer_models_must_give_the_same_answer():
+    bound = [_far(1e-2, turn=2e-3)]
+    flipped, turned = Difference(5e-3, 2e-2), Difference(5e-3, 0.0, 3e-3)
+    assert "answer is another one, 2.0e-02" in _judged(flipped, levels=bound).reason
+    assert "turned: cosine 0.997" in _judged(turned, levels=bound).reason
+    assert _judged(Difference(5e-3, 9e-3, 1e-3), levels=bound).rule == LEVELS
+
+
+def test_the_most_similar_vector_is_searched_among_other_inputs_too():
+    rng = np.random.default_rng(7)
+    want = rng.standard_normal((4, 16))
+    near = want[:1] + 0.1 * rng.standard_normal((1, 16))
+    assert most_similar_gap(want * 3, want) == 0
+    assert most_similar_gap(want[:1], want[:1]) == 0
+    assert most_similar_gap(want, want, [near]) == 0
+    # Ours of the first input has become that of the second: its twin is no longer the nearest.
+    assert most_similar_gap(want[[1, 1, 2, 3]], want, [near]) > 0.1
+
+
+def test_vectors_are_compared_by_their_angle(tmp_path):
+    want = np.random.default_rng(7).standard_normal((3, 8)).astype(np.float32)
+    other = np.where(np.arange(3)[:, None] == 1, -want, want * 2)
+    np.savez(tmp_path / "got.npz", e=other)
+    np.savez(tmp_path / "want.npz", e=want)
+    difference = compare(tmp_path / "got.npz", tmp_path / "want.npz", "e")
+    assert difference.turn == pytest.approx(2)
+    assert difference.answer_gap > 0
+
+
+def test_shaking_changes_the_last_bits_of_open_operators_and_of_nothing_else(tmp_path):
+    rng = np.random.default_rng(7)
+    text = """g (float[n,64] a, float[64,5] b, int64[n] i)
+        => (float[n,5] p, float[n,64] d, int64[m] s) {
+        p = MatMul(a, b)
+        d = Add(a, a)
+        s = ReduceSum <keepdims=1> (i)
+    }"""
+    source = _write(tmp_path / "model.onnx", text)
+    assert shake(source, tmp_path / "shaken.onnx") == 1
+    feeds = {
+        "a": rng.random((7, 64), np.float32),
+        "b": rng.random((64, 5), np.float32),
+        "i": np.arange(7),
+    }
+    exact, shaken = (
+        onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        for path in (source, tmp_path / "shaken.onnx")
+    )
+    product, *rest = exact.run(None, feeds)
+    first, *same = shaken.run(None, feeds)
+    second = shaken.run(None, feeds)[0]
+    for left, right in zip(rest, same, strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert 0 < np.max(np.abs(first / product - 1)) <= 2**-22
+    assert np.any(first != second)
 
 
 def test_the_gap_of_the_largest_entry_is_what_the_reference_loses_by_it():

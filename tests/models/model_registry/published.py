@@ -85,6 +85,7 @@ def _quantised(form: str, *, per_channel: bool = False) -> Model:
         _MINILM.axes,
         _SENTENCES,
         integer=True,
+        embedding="461",
     )
 
 

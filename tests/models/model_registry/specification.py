@@ -93,6 +93,9 @@ class Model:
     integer
         Whether it computes with 8-bit integers, for which ONNX Runtime itself gives different
         results with and without its optimisations.
+    embedding
+        The output that holds one vector for each input of a batch, compared by their angles; empty
+        where what counts is the largest entry.
     timed
         Whether it is one of those that ``moonpoly bench models`` measures by default.
     """
@@ -103,6 +106,7 @@ class Model:
     axes: tuple[Axis, ...]
     shapes: tuple[Shape, ...]
     integer: bool = False
+    embedding: str = ""
     timed: bool = False
 
     def path(self) -> Path:
