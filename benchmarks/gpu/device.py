@@ -56,8 +56,8 @@ def load_kernels(target: str, dtype: str, out_dtype: str = "", *, run: bool = Tr
     return Kernels(planning.gpu_kernel_set(resolved, workload), manifest)
 
 
-def facts(lt_version: str) -> dict[str, str]:
-    """Describe the GPU and the versions that take part."""
+def facts(lt_version: str = "") -> dict[str, str]:
+    """Describe the GPU and the versions that take part, cuBLASLt's where it does."""
     import torch
 
     from moonpoly import _ffi_api, config
@@ -70,7 +70,7 @@ def facts(lt_version: str) -> dict[str, str]:
         "l2": f"{properties.L2_cache_size / 2**20:.0f} MiB",
         "cpu": config.cpu_name(),
         "versions": f"moonpoly {config.package_version()}, torch {torch.__version__}, CUDA "
-        f"{torch.version.cuda}, cuBLASLt {lt_version}",
+        f"{torch.version.cuda}" + f", cuBLASLt {lt_version}" * bool(lt_version),
     }
 
 

@@ -69,6 +69,8 @@ cpu_features = _bind("cpu_features")
 GpuKernelSet = _bind("GpuKernelSet")
 # (kernel_set, A (…, m, k), B (k, n), C (…, m, n), overlap): on the current stream of their device.
 gpu_gemm = _bind("gpu_gemm")
+# (kernel_set, trans_b, overlap) -> the same as a function of (A, B, C) alone, B (n, k) if trans_b
+gpu_product = _bind("gpu_product")
 # (kernel_set, plan_json, A, B, C): the same by a given plan.
 gpu_run_plan = _bind("gpu_run_plan")
 # (device) -> "NVIDIA H200"; -> 132; -> 90 for compute capability 9.0
@@ -82,6 +84,9 @@ gpu_end_capture = _bind("gpu_end_capture")
 # (kernel_set, plan_json, [A…], [B…], [C…], calls, stream) -> GpuGraph of so many calls, which take
 # the sets of operands in turn
 gpu_capture_plan = _bind("gpu_capture_plan")
+# (kernel_set, step, [A…], [B…], [C…], calls, batches) -> µs (float64) of the host a call of each
+# batch; steps: "encode" and "look_up" a tensor map, "plan" (memoised), "call", which is gpu_gemm
+gpu_bench_host = _bind("gpu_bench_host")
 # () -> bytes of the first, second (both a unit's own) and last cache
 cache_bytes = _bind("cache_bytes")
 # () -> version of the library

@@ -3,6 +3,7 @@
  * \brief The product on a GPU and the inspection of its plans, as global functions.
  */
 #include <tvm/ffi/error.h>
+#include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 
 #include <string>
@@ -47,10 +48,34 @@ ffi::Array<ffi::String> AllPlansJson(const GpuKernelSet& ks, int64_t m, int64_t 
   return out;
 }
 
-void Gemm(const GpuKernelSet& ks, DLTensor* a, DLTensor* b, DLTensor* c, bool overlap) {
+void Gemm(const GpuKernelSet& ks, const DLTensor* a, const DLTensor* b, const DLTensor* c,
+          bool overlap) {
   const GpuMatmul matmul = BindGpuMatmul(*ks.get(), a, b, c, overlap);
   LaunchGpuMatmul(*ks.get(), matmul, CachedGpuPlan(*ks.get(), matmul.problem),
                   CurrentStream(matmul.device));
+}
+
+// B (n, k) as the (k, n) that its transpose is; `shape` and `strides` hold the view.
+DLTensor TransposedView(const DLTensor* b, int64_t* shape, int64_t* strides) {
+  CheckRank(b, 2, "B");
+  for (int axis = 0; axis < 2; ++axis) {
+    shape[axis] = b->shape[1 - axis];
+    strides[axis] = StrideOf(b, 1 - axis);
+  }
+  DLTensor out = *b;
+  out.shape = shape;
+  out.strides = strides;
+  return out;
+}
+
+// The product as a function (A, B, C) of its own, for callers that know functions by name.
+ffi::Function Product(const GpuKernelSet& ks, bool trans_b, bool overlap) {
+  return ffi::Function::FromTyped([ks, trans_b, overlap](DLTensor* a, DLTensor* b, DLTensor* c) {
+    if (!trans_b) return Gemm(ks, a, b, c, overlap);
+    int64_t shape[2], strides[2];
+    const DLTensor view = TransposedView(b, shape, strides);
+    Gemm(ks, a, &view, c, overlap);
+  });
 }
 
 void RunPlan(const GpuKernelSet& ks, const ffi::String& text, DLTensor* a, DLTensor* b,
@@ -98,7 +123,9 @@ TVM_FFI_STATIC_INIT_BLOCK() {
            })
       .def("moonpoly.gpu_plan", PlanJson)
       .def("moonpoly.gpu_enumerate_plans", AllPlansJson)
-      .def("moonpoly.gpu_gemm", Gemm)
+      .def("moonpoly.gpu_gemm", [](const GpuKernelSet& ks, DLTensor* a, DLTensor* b, DLTensor* c,
+                                   bool overlap) { Gemm(ks, a, b, c, overlap); })
+      .def("moonpoly.gpu_product", Product)
       .def("moonpoly.gpu_run_plan", RunPlan)
       .def("moonpoly.gpu_name", DeviceName)
       .def("moonpoly.gpu_num_sms",

@@ -6,9 +6,11 @@
 #include <tvm/ffi/container/shape.h>
 #include <tvm/ffi/container/tensor.h>
 #include <tvm/ffi/error.h>
+#include <tvm/ffi/function.h>
 #include <tvm/ffi/reflection/registry.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "ffi/measurement.h"
 #include "launch/cuda/gemm.h"
 #include "launch/cuda/graph.h"
+#include "launch/cuda/tensor_map.h"
 #include "select/gpu_selector.h"
 
 namespace moonpoly {
@@ -111,6 +114,80 @@ ffi::Tensor BenchSelect(const GpuKernelSet& ks, const ffi::Shape& flat, const ff
   return ToTensor(us);
 }
 
+/*! \brief What of a call's work on the host is timed. */
+enum class HostStep { kEncode, kLookUp, kPlan, kCall };
+
+HostStep ParseHostStep(const std::string& name) {
+  if (name == "encode") return HostStep::kEncode;
+  if (name == "look_up") return HostStep::kLookUp;
+  if (name == "plan") return HostStep::kPlan;
+  if (name == "call") return HostStep::kCall;
+  TVM_FFI_THROW(ValueError) << "a step must be encode, look_up, plan or call, got " << name;
+}
+
+// The map of A by rows, in boxes of 64 rows of 128 bytes.
+cuda::MappedMatrix MapOfA(const GpuKernelSetObj& ks, const GpuMatmul& matmul) {
+  const GpuTypes& types = ks.manifest().types;
+  const int64_t stride_bytes = matmul.lda * types.item_bytes();
+  return {matmul.a, matmul.problem.k, matmul.problem.m, stride_bytes, types.step(), 64,
+          true,     types.map};
+}
+
+// Microseconds of one step on the host, the mean of each batch of calls. Call i uses operand set i
+// modulo their number. The GPU catches up between batches, so that no call waits for it.
+ffi::Tensor BenchHost(const GpuKernelSet& ks, const ffi::String& step_name,
+                      const ffi::Array<ffi::Tensor>& a, const ffi::Array<ffi::Tensor>& b,
+                      const ffi::Array<ffi::Tensor>& c, int64_t calls, int64_t batches) {
+  if (a.size() == 0 || b.size() != a.size() || c.size() != a.size()) {
+    TVM_FFI_THROW(ValueError) << "expected as many A as B and C, got " << a.size() << ", "
+                              << b.size() << " and " << c.size();
+  }
+  const HostStep step = ParseHostStep(step_name);
+  const ffi::Function gemm = ffi::Function::GetGlobalRequired("moonpoly.gpu_gemm");
+  std::vector<GpuMatmul> bound;
+  for (size_t i = 0; i < a.size(); ++i) {
+    bound.push_back(BindGpuMatmul(*ks.get(), a[i].GetDLTensorPtr(), b[i].GetDLTensorPtr(),
+                                  c[i].GetDLTensorPtr(), true));
+  }
+  cuda::TensorMap map;
+  volatile float sink = 0.0f;
+  const auto run = [&](size_t i) {
+    switch (step) {
+      case HostStep::kEncode:
+        return cuda::EncodeTensorMap(MapOfA(*ks.get(), bound[i]), &map);
+      case HostStep::kLookUp:
+        map = cuda::CachedTensorMap(MapOfA(*ks.get(), bound[i]));
+        return;
+      case HostStep::kPlan:
+        sink = CachedGpuPlan(*ks.get(),
+                             BindGpuMatmul(*ks.get(), a[i].GetDLTensorPtr(), b[i].GetDLTensorPtr(),
+                                           c[i].GetDLTensorPtr(), true)
+                                 .problem)
+                   .predicted_us;
+        return;
+      case HostStep::kCall:
+        gemm(ks, a[i], b[i], c[i], true);
+        return;
+    }
+  };
+  const int device = bound[0].device;
+  cuda::UseDevice(device);
+  const cuda::Stream stream = CurrentStream(device);
+  std::vector<double> us;
+  size_t at = 0;
+  const auto batch = [&] {
+    const Clock::time_point start = Clock::now();
+    for (int64_t i = 0; i < calls; ++i, at = (at + 1) % bound.size()) run(at);
+    us.push_back(MicrosSince(start) / static_cast<double>(calls));
+    cuda::Check(cuda::GetDriver().cuStreamSynchronize(stream), "cuStreamSynchronize");
+  };
+  batch();
+  us.clear();
+  for (int64_t i = 0; i < batches; ++i) batch();
+  (void)sink;
+  return ToTensor(us);
+}
+
 int64_t CreateStream(int64_t device) {
   constexpr unsigned kNonBlocking = 1;
   cuda::UseDevice(static_cast<int>(device));
@@ -137,6 +214,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
       .def("moonpoly.gpu_capture_plan", CapturePlan)
       .def("moonpoly.gpu_time", Time)
       .def("moonpoly.gpu_time_plans", TimePlans)
+      .def("moonpoly.gpu_bench_host", BenchHost)
       .def("moonpoly.gpu_bench_select", BenchSelect);
 }
 

@@ -1,17 +1,24 @@
 """compute-sanitizer finds nothing in any micro-kernel: ``pytest -m gpu tests/gpu_runtime``.
 
-Memory that is read or written out of bounds, and shared memory that two threads race for.
+Memory that is read or written out of bounds, shared memory that two threads race for, barriers that
+not all wait for. A process runs the kernels of one image, several at once.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+
+from moonpoly import autotune
+from moonpoly.target import Target
+from moonpoly.workload import Workload
 
 pytestmark = [
     pytest.mark.gpu,
@@ -20,18 +27,48 @@ pytestmark = [
 ]
 CHILD = Path(__file__).with_name("every_kernel.py")
 FOUND = 9
+LIMIT_S = 300
+# Each process listens on ports of its own.
+FIRST_PORT, PORTS = 49152, 16
 
 
-@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
-def test_no_kernel_reads_writes_or_races_where_it_should_not(tool):
+@pytest.fixture(scope="module")
+def artifact():
+    return autotune.load_artifact(Target.parse("cuda-sm90a"), Workload("gemm", "float16"))
+
+
+def run(tool: str, folder: Path, image: str, port: int) -> str:
+    """Return what was said of the kernels of an image, or nothing where all was well."""
     paths = [str(CHILD.parents[1]), os.environ.get("PYTHONPATH", "")]
     command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND)]
-    child = subprocess.run(
-        [*command, sys.executable, str(CHILD)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert child.returncode == 0, child.stdout[-4000:] + child.stderr[-2000:]
-    assert "launches" in child.stdout
+    command += ["--port", str(port), "--target-processes", "application-only"]
+    try:
+        child = subprocess.run(
+            [*command, sys.executable, str(CHILD), str(folder), image],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=LIMIT_S,
+        )
+    except subprocess.TimeoutExpired as expired:
+        said = expired.stdout or b""
+        said = said.decode() if isinstance(said, bytes) else said
+        return f"{image}: not done after {LIMIT_S} s\n{said[-2000:]}"
+    if child.returncode == 0 and "\ndone\n" in child.stdout:
+        return ""
+    return f"{image}: exit {child.returncode}\n{child.stdout[-4000:]}"
+
+
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+def test_no_kernel_reads_writes_or_races_where_it_should_not(artifact, tool):
+    manifest = json.loads((artifact.path / "manifest.json").read_text())
+    images = sorted({kernel["cubin"] for kernel in manifest["kernels"]})
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        reports = pool.map(
+            lambda i: run(tool, artifact.path, images[i], FIRST_PORT + PORTS * i),
+            range(len(images)),
+        )
+    found = list(filter(None, reports))
+    assert not found, "\n".join(found)

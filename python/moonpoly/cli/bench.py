@@ -111,6 +111,20 @@ def select(
 
 
 @app.command()
+def launch(
+    target: Annotated[str, typer.Option("--target", metavar="NAME", help="The GPU.")],
+    seed: Seed = 0,
+    dtype: Dtype = "float16",
+    out_dtype: OutDtype = "",
+    json: Json = None,
+) -> None:
+    """Time what a product on a GPU costs the processor: tensor maps, plan, whole calls."""
+    if Target.parse(target).kind != "cuda":
+        raise TargetError(f"launches are timed on a GPU such as cuda-sm90a, got {target!r}")
+    _call("launch", _On(target, dtype, out_dtype), seed=seed, json=json, threads=None)
+
+
+@app.command()
 def oracle(
     sample: Sample = None,
     seed: Seed = 0,

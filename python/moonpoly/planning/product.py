@@ -60,6 +60,38 @@ def matmul(
         raise InputError(str(err).partition("\n")[0]) from err
 
 
+def product_function(
+    target: Target, workload: Workload, *, trans_b: bool = False, overlap: bool = True
+) -> str:
+    """Register a product as a global function and return its name.
+
+    A compiled Relax module calls it by ``call_dps_packed(name, [a, b], out_ty)``, in any process
+    that has registered it before the module is loaded. It runs on the stream that is current for
+    the device, as :func:`matmul` does, and takes any shape.
+
+    Parameters
+    ----------
+    trans_b
+        B is (n, k) instead of (k, n), as the weight of a linear layer is.
+    overlap
+        Let launches begin before what precedes them in the stream has ended.
+
+    Raises
+    ------
+    ArtifactError
+        If there are no micro-kernels for the target and workload.
+    """
+    import tvm_ffi
+
+    from moonpoly import _ffi_api
+
+    name = f"moonpoly.product.{target.name}.{workload.key}" + ".trans_b" * trans_b
+    name += ".apart" * (not overlap)
+    product = _ffi_api.gpu_product(gpu_kernel_set(target, workload), trans_b, overlap)
+    tvm_ffi.register_global_func(name, product, override=True)
+    return name
+
+
 @lru_cache(maxsize=64)
 def _kernels(target: str, item: Any, output: Any, allow_tf32: bool) -> Any:
     """Return the kernel set for a framework's own types of A and B, and of C."""

@@ -30,7 +30,9 @@ size_t Slot(const MappedMatrix& matrix) {
   return (hash * 0x9fb21c651e98df25ull >> 20) % kEntries;
 }
 
-void Encode(const MappedMatrix& matrix, TensorMap* map) {
+}  // namespace
+
+void EncodeTensorMap(const MappedMatrix& matrix, TensorMap* map) {
   const uint64_t shape[] = {static_cast<uint64_t>(matrix.inner),
                             static_cast<uint64_t>(matrix.outer)};
   const uint64_t stride_bytes[] = {static_cast<uint64_t>(matrix.stride_bytes)};
@@ -43,15 +45,13 @@ void Encode(const MappedMatrix& matrix, TensorMap* map) {
         "cuTensorMapEncodeTiled");
 }
 
-}  // namespace
-
 const TensorMap& CachedTensorMap(const MappedMatrix& matrix) {
   static thread_local const auto entries = std::make_unique<std::array<Entry, kEntries>>();
   Entry& entry = (*entries)[Slot(matrix)];
   if (!(entry.matrix == matrix)) {
     // Unusable until it is whole: encoding may throw.
     entry.matrix.address = nullptr;
-    Encode(matrix, &entry.map);
+    EncodeTensorMap(matrix, &entry.map);
     entry.matrix = matrix;
   }
   return entry.map;

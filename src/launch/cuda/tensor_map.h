@@ -31,6 +31,9 @@ struct MappedMatrix {
   }
 };
 
+/*! \brief Make the map of a matrix. Throws RuntimeError if the driver refuses it. */
+void EncodeTensorMap(const MappedMatrix& matrix, TensorMap* map);
+
 /*!
  * \brief The map of a matrix, with zeros outside of it.
  *
