@@ -13,8 +13,9 @@ from graphs import graph
 from mutations import CHANGES
 from onnx import TensorProto, helper
 
+from moonpoly import compiler
 from moonpoly.compiler.frontend import import_model
-from moonpoly.error import ModelError, MoonPolyError, UnsupportedError
+from moonpoly.error import ModelError, MoonPolyError, TargetError, UnsupportedError
 
 # A few operators of each kind: products, shapes, windows, reductions, selections.
 MODELS = [
@@ -214,3 +215,9 @@ def test_an_input_whose_shape_contradicts_the_graph_is_named_with_its_node(text,
     assert len(message.splitlines()) == 1
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize("build", [compiler.compile, compiler.describe])
+def test_a_model_is_not_compiled_for_a_gpu(build):
+    with pytest.raises(TargetError, match=r"processors, not for cuda-sm90a.*moonpoly.matmul"):
+        build(graph(MODELS[0]), "cuda-sm90a")

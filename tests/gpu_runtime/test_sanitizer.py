@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -42,23 +43,24 @@ def run(tool: str, folder: Path, image: str, port: int) -> str:
     paths = [str(CHILD.parents[1]), os.environ.get("PYTHONPATH", "")]
     command = ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND)]
     command += ["--port", str(port), "--target-processes", "application-only"]
+    child = subprocess.Popen(
+        [*command, sys.executable, str(CHILD), str(folder), image],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
     try:
-        child = subprocess.run(
-            [*command, sys.executable, str(CHILD), str(folder), image],
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=LIMIT_S,
-        )
-    except subprocess.TimeoutExpired as expired:
-        said = expired.stdout or b""
-        said = said.decode() if isinstance(said, bytes) else said
+        said, _ = child.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        # The watched process too, which would keep the GPU.
+        os.killpg(child.pid, signal.SIGKILL)
+        said, _ = child.communicate()
         return f"{image}: not done after {LIMIT_S} s\n{said[-2000:]}"
-    if child.returncode == 0 and "\ndone\n" in child.stdout:
+    if child.returncode == 0 and "\ndone\n" in said:
         return ""
-    return f"{image}: exit {child.returncode}\n{child.stdout[-4000:]}"
+    return f"{image}: exit {child.returncode}\n{said[-4000:]}"
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])

@@ -23,7 +23,7 @@ from moonpoly.compiler.passes.find_limits import find_limits
 from moonpoly.compiler.pipeline import lowering_phases, rewriting_phases, run_phases
 from moonpoly.compiler.progress import OnProgress, silent
 from moonpoly.compiler.sites import SiteTable, combined_digest
-from moonpoly.error import InputError, MoonPolyError
+from moonpoly.error import InputError, MoonPolyError, TargetError
 from moonpoly.runtime import Executable
 from moonpoly.target import Target, host_target
 from moonpoly.workload import Workload
@@ -85,6 +85,7 @@ def compile(
         If a file can't be read or written.
     """
     target = _resolve(target)
+    _require_processor(target)
     target.require_host()
     with contextlib.ExitStack() as on_error:
         folder = config.temporary_folder()
@@ -111,6 +112,7 @@ def build_library(
     micro-kernels. Raises as :func:`compile` does, except that the target needn't be this machine.
     ``on_progress`` is told of nodes, passes and what comes after them.
     """
+    _require_processor(target)
     imported = import_model(model, dims, open_inputs, on_progress)
     _check_hints(imported, dim_hints, dims or {})
     artifact = load_artifact(target, _WORKLOAD)
@@ -169,6 +171,7 @@ def describe(
     :class:`InputError`, :class:`StorageError` and :class:`TargetError` as :func:`compile` does.
     """
     target, dim_hints = _resolve(target), dim_hints or {}
+    _require_processor(target)
     imported = import_model(model, dims, on_progress=on_progress)
     _check_hints(imported, dim_hints, dims or {})
     table = SiteTable(digest=imported.digest, lanes=target.vector_lanes[_WORKLOAD.dtype])
@@ -181,6 +184,14 @@ def _resolve(target: Target | str | None) -> Target:
     if target is None:
         return host_target()
     return Target.parse(target) if isinstance(target, str) else target
+
+
+def _require_processor(target: Target) -> None:
+    if target.is_gpu:
+        raise TargetError(
+            f"models are compiled for processors, not for {target.name}; there, single products "
+            "run by moonpoly.matmul, or from a Relax module by planning.product_function"
+        )
 
 
 def _check_hints(model: ImportedModel, dim_hints: DimHints, dims: Mapping[str, int]) -> None:
