@@ -1,7 +1,8 @@
 """Records how long each micro-kernel takes on shapes of every kind, for fitting and for tests.
 
 The shapes are drawn, not taken from any list that is measured elsewhere. Of each, every plan of one
-region that is not hopeless is launched; what is written names the kernel, the split and the µs.
+region that is not hopeless is launched, overlapping and not; what is written names the kernel, the
+split and the µs.
 """
 
 from __future__ import annotations
@@ -57,18 +58,17 @@ def drawn_shapes(count: int, seed: int, aligned: int = 8) -> list[Problem]:
 
 
 def record(kernels: device.Kernels, problems: list[Problem], pool: Pool, stage: Stage) -> Any:
-    """Yield a record of each problem: its shape, and [kernel, cluster, slices, µs] of its plans."""
+    """Yield two records of each problem, launches overlapping and not: its shape, and of each of
+    its plans [kernel, cluster, slices, µs]."""
     import numpy as np
     import tvm_ffi
 
     from moonpoly import _ffi_api
 
-    for index, problem in enumerate(problems):
-        # Every kind of shape both ways: `drawn_shapes` takes the kinds in turn.
-        overlap = index // len(_KINDS) % 2 == 1
+    for problem in problems:
         shape = problem.m, problem.n, problem.k
         access = access_of(problem, kernels.types)
-        texts = _ffi_api.gpu_enumerate_plans(kernels.handle, *shape, access=access, overlap=overlap)
+        texts = _ffi_api.gpu_enumerate_plans(kernels.handle, *shape, access=access, overlap=True)
         # Patterns II and III are of two regions.
         single = [(t, json_format.loads(t)) for t in texts if '"pattern":"II' not in t]
         least = min(plan["predicted_us"] for _, plan in single)
@@ -81,19 +81,22 @@ def record(kernels: device.Kernels, problems: list[Problem], pool: Pool, stage: 
                 kernels.handle, [text for text, _ in tried], tensors, calls, _ROUNDS, stage.stream
             )
         ).reshape(_ROUNDS, len(tried))
-        launches = []
+        launches: dict[bool, list[list[Any]]] = {False: [], True: []}
         for column, (_, plan) in enumerate(tried):
             [region] = plan["regions"]
             taken = round(statistics.median(us[:, column].tolist()), 3)
-            launches.append([region["kernel"], region["cluster"], region["slices"], taken])
-        yield {
-            "m": problem.m,
-            "n": problem.n,
-            "k": problem.k,
-            "access": access,
-            "overlap": overlap,
-            "launches": launches,
-        }
+            key = region["kernel"], region["cluster"], region["slices"]
+            launches[plan["overlap"]].append([*key, taken])
+        for overlap, taken_by in launches.items():
+            if taken_by:
+                yield {
+                    "m": problem.m,
+                    "n": problem.n,
+                    "k": problem.k,
+                    "access": access,
+                    "overlap": overlap,
+                    "launches": taken_by,
+                }
 
 
 def main(
@@ -113,4 +116,4 @@ def main(
     rows = list(record(kernels, list(track(problems, "shapes", out)), pool, stage))
     lines = "".join(json_format.dumps(row, separators=(",", ":")) + "\n" for row in rows)
     config.atomic_write(json, lines.encode())
-    return {"shapes": len(rows), "launches": sum(len(row["launches"]) for row in rows)}
+    return {"shapes": len(problems), "launches": sum(len(row["launches"]) for row in rows)}

@@ -152,9 +152,10 @@ struct GpuMachine {
   /*!
    * \brief Shared memory of a block that leaves none for a second one on its multiprocessor.
    *
-   * Where two fit, blocks of an overlapped launch pile up on the multiprocessors that are free
-   * first, and others idle: overlapped launches with no more blocks than multiprocessors take so
-   * much. 0 where that does no harm.
+   * Where more fit than are a multiprocessor's share, blocks of an overlapped launch pile up on
+   * those that are free first, and others idle: overlapped launches with no more blocks than
+   * multiprocessors take so much, others so much that no more than their share fit. 0 where that
+   * does no harm.
    */
   int32_t lone_bytes;
   float l2_bytes;

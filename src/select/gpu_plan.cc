@@ -32,21 +32,35 @@ GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuS
   return out;
 }
 
+namespace {
+
+// So much shared memory that no more blocks fit a multiprocessor than are its share; 0 where what
+// else they take has that effect.
+int64_t SpreadBytes(const GpuKernelSpec& kernel, const GpuMachine& machine, int64_t blocks) {
+  const int64_t share = CeilDiv(blocks, int64_t{machine.num_sms});
+  if (share > 1 && share >= kernel.blocks_per_sm) return 0;
+  return 2 * int64_t{machine.lone_bytes} / (share + 1);
+}
+
+}  // namespace
+
 GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuMachine& machine, const GpuTiling& tiling,
                  GpuSplit split, int64_t steps, bool overlap) {
   // Of so many slots most of the latency of memory is hidden.
   constexpr int64_t kEnoughSlots = 4;
   const GpuRing& ring = kernel.ring;
-  if (ring.slots == 0) return {0, kernel.shared_bytes};
-  const int64_t rounds = kernel.split ? 1 : CeilDiv(tiling.tiles * kernel.cluster(), tiling.blocks);
-  const int64_t useful = CeilDiv(steps, int64_t{split.blocks()}) * rounds;
-  int64_t slots = std::min<int64_t>(useful, ring.slots);
-  const int64_t most_bytes = overlap ? machine.overlap_bytes : kernel.shared_bytes;
-  const int64_t fitting = (most_bytes - ring.base_bytes) / ring.slot_bytes;
-  if (fitting >= kEnoughSlots) slots = std::min(slots, fitting);
-  int64_t bytes = std::max<int64_t>(ring.base_bytes + slots * ring.slot_bytes, ring.least_bytes);
-  const bool alone = kernel.blocks_per_sm == 1 && tiling.blocks <= machine.num_sms;
-  if (overlap && alone) bytes = std::max<int64_t>(bytes, machine.lone_bytes);
+  int64_t slots = 0, bytes = kernel.shared_bytes;
+  if (ring.slots > 0) {
+    const int64_t rounds =
+        kernel.split ? 1 : CeilDiv(tiling.tiles * kernel.cluster(), tiling.blocks);
+    const int64_t useful = CeilDiv(steps, int64_t{split.blocks()}) * rounds;
+    slots = std::min<int64_t>(useful, ring.slots);
+    const int64_t most_bytes = overlap ? machine.overlap_bytes : kernel.shared_bytes;
+    const int64_t fitting = (most_bytes - ring.base_bytes) / ring.slot_bytes;
+    if (fitting >= kEnoughSlots) slots = std::min(slots, fitting);
+    bytes = std::max<int64_t>(ring.base_bytes + slots * ring.slot_bytes, ring.least_bytes);
+  }
+  if (overlap) bytes = std::max(bytes, SpreadBytes(kernel, machine, tiling.blocks));
   return {static_cast<int32_t>(slots), static_cast<int32_t>(bytes)};
 }
 

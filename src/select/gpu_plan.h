@@ -85,8 +85,8 @@ struct GpuDepth {
 /*!
  * \param steps The whole reduction's.
  * \param overlap Whether the launch may begin before the one that it follows has ended. Then it
- *        takes fewer slots than are useful, but no less than a few, to leave room; or so much
- *        memory that its blocks have a multiprocessor each, see GpuMachine.
+ *        takes fewer slots than are useful, but no less than a few, to leave room; and so much
+ *        memory that its blocks are spread over all multiprocessors, see GpuMachine.
  */
 GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuMachine& machine, const GpuTiling& tiling,
                  GpuSplit split, int64_t steps, bool overlap);

@@ -216,11 +216,19 @@ class GpuSearch {
   void Offer(GpuPlan* plan, float us, float weight) {
     plan->overlap = problem_.overlap && us < machine_.overlap_limit_us;
     plan->predicted_us = plan->overlap ? us - machine_.overlap_us : us;
-    if (all_ != nullptr) all_->push_back(*plan);
+    if (all_ != nullptr) OfferBothWays(*plan, us);
     if (weight * us < best_us_) {
       best_us_ = weight * us;
       best_ = *plan;
     }
+  }
+
+  void OfferBothWays(const GpuPlan& plan, float apart_us) {
+    all_->push_back(plan);
+    if (!plan.overlap) return;
+    all_->push_back(plan);
+    all_->back().overlap = false;
+    all_->back().predicted_us = apart_us;
   }
 
   const GpuKernelSetObj& ks_;

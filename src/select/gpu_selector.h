@@ -32,7 +32,8 @@ const GpuPlan& CachedGpuPlan(const GpuKernelSetObj& ks, const GpuProblem& proble
 
 /*!
  * \brief Every plan that is considered: each micro-kernel alone, and with the tiles of its last,
- *        broken wave given to the cheapest other one, cut off along either axis.
+ *        broken wave given to the cheapest other one, cut off along either axis; where launches may
+ *        overlap, with and without.
  */
 std::vector<GpuPlan> EnumerateGpuPlans(const GpuKernelSetObj& ks, const GpuProblem& problem);
 

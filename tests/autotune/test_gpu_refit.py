@@ -32,7 +32,11 @@ def manifest(scale=lambda k, load: 1.0, split_us=0.0, narrow_us=(0.0, 0.0), **ma
 def predictions(manifest, shape, overlap=False):
     kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
     plans = map(json.loads, _ffi_api.gpu_enumerate_plans(kernels, *shape, overlap=overlap))
-    singles = [(p["predicted_us"], p["regions"][0]) for p in plans if len(p["regions"]) == 1]
+    singles = [
+        (p["predicted_us"], p["regions"][0])
+        for p in sorted(plans, key=lambda p: bool(p["overlap"]))
+        if len(p["regions"]) == 1
+    ]
     return {(r["kernel"], r["cluster"], r["slices"]): us for us, r in singles}
 
 

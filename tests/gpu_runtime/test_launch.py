@@ -177,8 +177,10 @@ def test_launches_overlap_only_when_allowed(kernels, fake_driver, rng):
         assert f"overlap={int(allowed)}" in fake_driver.fake_log().decode()
 
 
-def test_blocks_of_an_overlapped_launch_have_a_multiprocessor_each(fake_driver, rng):
+@pytest.mark.parametrize("fitting", [1, 3])
+def test_blocks_of_an_overlapped_launch_are_spread_over_the_gpu(fake_driver, rng, fitting):
     entry, image = fake_gpu.kernel(64, 64)
+    entry["blocks"] = fitting
     entry["ring"] = {"base_bytes": 1024, "slot_bytes": 16384, "least_bytes": 2048, "slots": 3}
     machine = fake_gpu.MACHINE | {"lone_bytes": 116736}
     ready = _ffi_api.GpuKernelSet(*fake_gpu.artifact((entry, image), machine=machine))
@@ -191,8 +193,12 @@ def test_blocks_of_an_overlapped_launch_have_a_multiprocessor_each(fake_driver, 
 
     assert shared_bytes(4, overlap=True) == 116736
     assert shared_bytes(4, overlap=False) == 1024 + 16384
-    # More tiles than multiprocessors: the blocks go on, two slots of the ring are of use.
-    assert shared_bytes(200, overlap=False) == 1024 + 2 * 16384
+    if fitting == 1:
+        # More tiles than multiprocessors: the blocks go on, two slots of the ring are of use.
+        assert shared_bytes(200, overlap=False) == 1024 + 2 * 16384
+    else:
+        # Two blocks have a multiprocessor, so that no third one may fit beside them.
+        assert shared_bytes(200, overlap=True) == 2 * 116736 // 3
 
 
 def test_leading_dimensions_are_folded_into_rows(kernels, rng):
