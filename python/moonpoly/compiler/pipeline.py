@@ -14,6 +14,7 @@ import tvm
 from tvm import relax
 
 from moonpoly import config
+from moonpoly.compiler.ops.reshape import legalize_reshape
 from moonpoly.compiler.passes.absorb_transposition import AbsorbTransposition
 from moonpoly.compiler.passes.bound_gather import BoundGather
 from moonpoly.compiler.passes.fold_affine import FoldAffine
@@ -91,7 +92,7 @@ def lowering_phases(target: tvm.target.Target, table: SiteTable) -> list[Phase]:
             "4_legalize",
             [
                 tvm.relax.backend.DispatchSortScan(),
-                t.LegalizeOps(),
+                t.LegalizeOps({"relax.reshape": legalize_reshape}),
                 t.AnnotateTIROpPattern(),
                 FoldConstant(),
             ],
