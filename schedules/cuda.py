@@ -8,7 +8,8 @@ registers, the depth of the ring (``WgmmaConfig.problems``). What is worth tryin
 - in ping-pong one warpgroup stores while the other multiplies, which pays for short reductions;
 - two or three small blocks on a multiprocessor hide each other's latencies;
 - blocks that share loads by multicast pay in places, with big tiles only;
-- a cut reduction pays for small outputs, with tiles up to 128 x 128.
+- a cut reduction pays for small outputs, with tiles up to 128 x 128;
+- short products are over sooner without tensor maps and rings (``direct``).
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from itertools import product
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from moonpoly.tir_templates.direct.config import DirectConfig
 from moonpoly.tir_templates.gemv.config import GemvConfig
 from moonpoly.tir_templates.items import deepest_ring
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.workload import OUTPUTS
 
+from . import direct
 from .annotate import annotate_decisions
 from .space import Facts, SearchSpace, Tile
 
@@ -70,8 +73,12 @@ def schedule_tile(sch: Schedule, family: str) -> None:
 
 
 @cache
-def configs(tile: Tile, dtype: str = "float16") -> tuple[WgmmaConfig, ...] | tuple[GemvConfig, ...]:
+def configs(
+    tile: Tile, dtype: str = "float16"
+) -> tuple[WgmmaConfig, ...] | tuple[GemvConfig, ...] | tuple[DirectConfig, ...]:
     """Return every program of a tile that can be built and is worth measuring."""
+    if tile.family == direct.FAMILY:
+        return direct.configs(tile, dtype)
     if tile.family == "gemv":
         return tuple(_vectors(tile, dtype))
     found: list[WgmmaConfig] = []
@@ -148,17 +155,20 @@ def _tiles() -> Iterable[Tile]:
             tile = Tile(family, um, un)
             if configs(tile):
                 yield tile
+    yield from direct.tiles()
 
 
 _SCHEDULES: dict[str, Callable[[Schedule], None]] = {
     family: partial(schedule_tile, family=family) for family in (*_COLUMNS, "gemv")
 }
+_SCHEDULES[direct.FAMILY] = direct.schedule_tile
 
 SM90A = SearchSpace(
     Facts(isa="sm90a", registers=255, lanes=8, max_rows=256),
     tuple(_tiles()),
     MappingProxyType(_SCHEDULES),
     DECISIONS,
+    MappingProxyType({direct.FAMILY: direct.DECISIONS}),
 )
 
 # Clusters that may share one tile: partial sums of more are slower to add up than to make.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -63,9 +63,16 @@ class SearchSpace:
         For each family, a function that applies a schedule with sampled decisions.
     decisions
         The names of the sampled decisions, in the order they are sampled. One is ``"unroll"``.
+    own_decisions
+        Those of families that have others.
     """
 
     facts: Facts
     tiles: tuple[Tile, ...]
     schedules: Mapping[str, Callable[[tvm.s_tir.Schedule], None]]
     decisions: tuple[str, ...]
+    own_decisions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def decisions_of(self, family: str) -> tuple[str, ...]:
+        """Return the names of a family's sampled decisions, in their order."""
+        return self.own_decisions.get(family, self.decisions)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     Template = Callable[[int, int, int, str], tvm.tirx.PrimFunc]
 
-_TILES = ("whole", "split", "residue", "strided", "gemv", "async", "gathered")
+_TILES = ("whole", "split", "residue", "direct", "strided", "gemv", "async", "gathered")
 _FAMILIES = ("outer", "dot", *_TILES)
 
 

@@ -28,11 +28,9 @@ struct Named {
   Value value;
 };
 
-constexpr Named<GpuLoads> kLoads[] = {{"tma", GpuLoads::kTma},
-                                      {"async", GpuLoads::kAsync},
-                                      {"residue", GpuLoads::kResidue},
-                                      {"gemv", GpuLoads::kGemv},
-                                      {"strided", GpuLoads::kStrided}};
+constexpr Named<GpuLoads> kLoads[] = {
+    {"tma", GpuLoads::kTma},       {"async", GpuLoads::kAsync}, {"residue", GpuLoads::kResidue},
+    {"direct", GpuLoads::kDirect}, {"gemv", GpuLoads::kGemv},   {"strided", GpuLoads::kStrided}};
 
 constexpr Named<GpuParam> kParams[] = {{"x_map", GpuParam::kXMap},
                                        {"y_map", GpuParam::kYMap},
@@ -212,6 +210,8 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
   kernel.box_y = by_map ? GetSmall(json, "box_y", 1, 256) : 0;
   if (kernel.split) kernel.split_cost = ReadSplitCost(json.GetObject("cost"));
   kernel.params = ReadParams(json);
+  kernel.slices = std::find(kernel.params.begin(), kernel.params.end(), GpuParam::kSlices) !=
+                  kernel.params.end();
   kernel.us = ReadCosts(json, grid);
   kernel.narrow_us = ReadNarrow(json.GetObject("cost"));
   return kernel;

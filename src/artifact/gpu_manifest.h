@@ -27,6 +27,8 @@ enum class GpuLoads : uint8_t {
   kAsync,
   /*! \brief By several tensor maps of each, one for each residue of the rows: k contiguous. */
   kResidue,
+  /*! \brief By threads, straight into the registers that are multiplied: k contiguous. */
+  kDirect,
   /*! \brief One row or one column of C, without tensor cores: k contiguous. */
   kGemv,
   /*! \brief By plain loads: any strides, any alignment. */
@@ -73,8 +75,8 @@ enum class GpuLayout : uint8_t { kNn = 0, kNt = 1, kTn = 2, kTt = 3 };
 /*! \brief Throws ValueError unless `text` is one of the four. */
 GpuLayout ParseGpuLayout(const std::string& text);
 const char* GpuLayoutName(GpuLayout layout);
-/*! \brief Throws ValueError, naming `where`, unless `text` is "tma", "async", "residue", "gemv" or
- *         "strided". */
+/*! \brief Throws ValueError, naming `where`, unless `text` is "tma", "async", "residue", "direct",
+ *         "gemv" or "strided". */
 GpuLoads ParseGpuLoads(const std::string& text, const std::string& where);
 const char* GpuLoadsName(GpuLoads loads);
 
@@ -116,6 +118,8 @@ struct GpuKernelSpec {
   int32_t cluster_m, cluster_n;
   /*! \brief Whether the reduction is shared by blocks, as many as a launch says. */
   bool split;
+  /*! \brief Whether clusters may share it as well, through a workspace. */
+  bool slices;
   int32_t threads;
   /*! \brief Shared memory of a block at most. */
   int32_t shared_bytes;

@@ -116,7 +116,7 @@ class GpuSearch {
   void TrySplits(const Serving& each) {
     const GpuKernelSpec& kernel = ks_.kernel(each.kernel);
     if (!kernel.split) return;
-    const int32_t limit = kernel.loads == GpuLoads::kGemv ? 1 : kMaxSlices;
+    const int32_t limit = kernel.slices ? kMaxSlices : 1;
     for (int32_t cluster = 1; cluster <= kMaxCluster && cluster <= cost_.steps(); cluster *= 2) {
       const int32_t slots = kernel.split_slots[ClusterIndex(cluster)];
       if (each.tiling.tiles > slots) return;

@@ -2,10 +2,11 @@
 // of a tiled matrix product would, one by one. It checks what a real driver checks of tensor maps.
 //
 // An image is text: "um un box_x box_y swapped cluster_p cluster_q split dtype out_dtype". The
-// kernels and what they take: "tma" (x_map, y_map), "async" (a, a_skip, a_m, b, b_skip, b_n),
-// "residue" (maps of each, as many as 16 bytes have items and at most 8, a_skip, a_m, b_skip, b_n),
-// "strided" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k); then all of them (c, m, n, k, ldc,
-// vector_c, grid), and those with "split" (workspace, counters, cluster, slices).
+// kernels and what they take: "tma" (x_map, y_map), "async" and "direct" (a, a_skip, a_m, b,
+// b_skip, b_n), "residue" (maps of each, as many as 16 bytes have items and at most 8, a_skip, a_m,
+// b_skip, b_n), "strided" and "gemv" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k); then all of them
+// (c, m, n, k, ldc, vector_c, grid), and those with "split" (workspace, counters, cluster, slices),
+// but "direct" and "gemv" (cluster).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -140,6 +141,8 @@ struct Kernel {
   int shared_bytes = 0;
 
   bool LoadsItems() const { return symbol != "tma" && symbol != "residue"; }
+  bool TakesRows() const { return symbol == "async" || symbol == "direct"; }
+  bool AddsUpInClustersOnly() const { return symbol == "direct" || symbol == "gemv"; }
   int Step() const { return 128 / item->bytes; }
   int Residues() const { return symbol == "residue" ? std::min(8, 16 / item->bytes) : 1; }
   // Rows that start anywhere are read from a multiple of 16 bytes to one.
@@ -207,7 +210,7 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
       each->items = reader.Next<const void*>();
       each->skip = reader.Next<int>();
       each->line = reader.Next<int64_t>();
-      each->step = kernel.symbol == "async" ? 1 : reader.Next<int64_t>();
+      each->step = kernel.TakesRows() ? 1 : reader.Next<int64_t>();
     }
   } else {
     for (Operand* each : {&call.x, &call.y}) {
@@ -232,7 +235,9 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
   call.ldc = reader.Next<int>();
   call.vector_c = reader.Next<int>();
   call.grid = reader.Next<int>();
-  if (kernel.split != 0) {
+  if (kernel.split != 0 && kernel.AddsUpInClustersOnly()) {
+    call.cluster = reader.Next<int>();
+  } else if (kernel.split != 0) {
     call.workspace = reader.Next<void*>();
     call.counters = reader.Next<int*>();
     call.cluster = reader.Next<int>();
@@ -359,7 +364,7 @@ int cuModuleLoadData(void** module, const void* image) {
 int cuModuleGetFunction(void** function, void* module, const char* name) {
   auto* kernel = static_cast<Kernel*>(module);
   kernel->symbol = name;
-  const std::string known[] = {"tma", "residue", "async", "gemv", "strided"};
+  const std::string known[] = {"tma", "residue", "async", "direct", "gemv", "strided"};
   if (std::find(std::begin(known), std::end(known), kernel->symbol) == std::end(known)) {
     return 500;
   }

@@ -124,7 +124,7 @@ _MAPS = {
     + ["a_skip", "a_m", "b_skip", "b_n"],
     "strided": ["a", "a_skip", "a_m", "a_k", "b", "b_skip", "b_n", "b_k"],
 }
-_MAPS["gemv"] = _MAPS["strided"]
+_MAPS |= {"gemv": _MAPS["strided"], "direct": _MAPS["async"]}
 
 
 def kernel(
@@ -154,7 +154,8 @@ def kernel(
     params = _MAPS[loads] + ["c", "m", "n", "k", "ldc", "vector_c", "grid"]
     cost = {"us": us}
     if split:
-        params = [*params, "workspace", "counters", "cluster", "slices"]
+        workspace = ["workspace", "counters", "cluster", "slices"]
+        params += ["cluster"] if loads in ("direct", "gemv") else workspace
         cost |= {"cluster_us": [0, 0.5, 0.6, 0.8], "slices_us": 1.0, "slice_us": 0.05}
     rows, columns = (un, um) if swapped else (um, un)
     residues = 8 if loads == "residue" else 1

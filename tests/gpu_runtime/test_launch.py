@@ -21,6 +21,8 @@ KERNELS = (
     fake_gpu.kernel(64, 24, split=True),
     fake_gpu.kernel(64, 32, loads="residue", split=True),
     fake_gpu.kernel(16, 64, loads="residue", split=True, swapped=True),
+    fake_gpu.kernel(32, 16, loads="direct", split=True),
+    fake_gpu.kernel(16, 64, loads="direct", split=True, swapped=True),
     fake_gpu.kernel(1, 8, loads="gemv", split=True),
     fake_gpu.kernel(4, 1, loads="gemv", split=True),
     fake_gpu.kernel(64, 32, loads="strided", split=True),
@@ -114,9 +116,7 @@ def test_a_reduction_is_shared_by_clusters_and_slices(kernels, fake_driver, rng)
 
 @pytest.mark.parametrize("shape", [(70, 66, 37), (2, 5, 1), (9, 130, 200), (64, 32, 129)], ids=str)
 @pytest.mark.parametrize("offset", [0, 3])
-def test_rows_anywhere_are_read_by_residues_and_plain_loads(
-    kernels, fake_driver, rng, shape, offset
-):
+def test_rows_anywhere_are_read_by_all_kinds_but_maps(kernels, fake_driver, rng, shape, offset):
     m, n, k = shape
     a, b = aligned((m, k), 0, offset), aligned((n, k), 0, offset)
     a[...], b[...] = rng.uniform(-1, 1, (m, k)), rng.uniform(-1, 1, (n, k))
@@ -128,7 +128,7 @@ def test_rows_anywhere_are_read_by_residues_and_plain_loads(
             run(kernels, a, b.T, c, plan)
             close_to(c, a, b.T)
             loads.add(fake_driver.fake_log().split()[0])
-    assert loads == ({b"residue", b"strided"} if k % 8 or offset else set())
+    assert loads == ({b"residue", b"direct", b"strided"} if k % 8 or offset else set())
 
 
 def test_every_layout_and_stride_has_a_kernel(kernels, fake_driver, rng):

@@ -199,7 +199,7 @@ def test_manifests_that_make_no_sense_are_refused():
     broken(lambda m: m["kernels"][0]["cost"].update(narrow_us=[1]), "2 numbers of 0 or more")
     broken(
         lambda m: m["kernels"][0].update(loads="telepathy"),
-        "one of tma, async, residue, gemv, strided",
+        "one of tma, async, residue, direct, gemv, strided",
     )
     broken(lambda m: m["kernels"][0].update(params=["x_map9"]), "one of x_map")
     broken(lambda m: m["kernels"][0]["cost"].update(us=[1, 2]), "15 positive microseconds")

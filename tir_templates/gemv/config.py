@@ -43,6 +43,7 @@ class GemvConfig(TypedConfig):
     # What programs for tensor cores may be, and these are not.
     swapped = pingpong = False
     split = True
+    slices = False
     cluster = cluster_p = cluster_q = 1
     loads = "gemv"
     threads = THREADS

@@ -53,7 +53,7 @@ class MmaConfig(TypedConfig):
     out_dtype: str = "float16"
 
     # What the programs of later GPUs may also do.
-    swapped = pingpong = split = False
+    swapped = pingpong = split = slices = False
     cluster_p = cluster_q = cluster = 1
 
     @property

@@ -90,6 +90,11 @@ class WgmmaConfig(TypedConfig):
     out_dtype: str = "float16"
 
     @property
+    def slices(self) -> bool:
+        """Whether clusters may share a reduction through a workspace."""
+        return self.split
+
+    @property
     def rows(self) -> int:
         """Rows of the tensor cores in the tile of one block (of one warpgroup, in ping-pong)."""
         return self.un if self.swapped else self.um

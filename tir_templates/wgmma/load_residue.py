@@ -15,6 +15,7 @@ from __future__ import annotations
 from tvm.script import tirx as T
 
 from ..items import ALIGNED_BYTES, ROW_BYTES
+from ..shift import shift_words
 from .block import next_slot
 from .config import RAW_ROW_BYTES, WgmmaConfig
 
@@ -26,11 +27,6 @@ _VECTORS = ROW_BYTES // ALIGNED_BYTES // _HALVES
 _WORDS = ALIGNED_BYTES // 4
 # Rows after which the swizzle repeats.
 _SWIZZLE_ROWS = 8
-
-_SHIFT = """__forceinline__ __device__ unsigned shift_words(unsigned low, unsigned high, int bits) {
-  return __funnelshift_r(low, high, bits);
-}
-"""
 
 
 def arrivals(c: WgmmaConfig, smem):
@@ -197,14 +193,7 @@ def _place(c: WgmmaConfig, *, along_p: bool):
             words[i] = T.Select(T.bitwise_and(shift, 4) != 0, words[i + 1], words[i])
         if c.item.bytes < 4:
             for i in T.unroll(count - _WORDS):
-                words[i] = T.cuda.func_call(
-                    "shift_words",
-                    words[i],
-                    words[i + 1],
-                    T.bitwise_and(shift, 3) * 8,
-                    source_code=_SHIFT,
-                    return_type="uint32",
-                )
+                words[i] = shift_words(words[i], words[i + 1], T.bitwise_and(shift, 3) * 8)
         for i in T.unroll(_VECTORS):
             T.ptx["st.shared.v4.b32"](
                 b.smem.ptr_to(

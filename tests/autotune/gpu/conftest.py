@@ -29,6 +29,8 @@ KINDS = {
     "split-swapped": ("split", 32, 64, {"blocks": 1, "swapped": True}),
     "residue": ("residue", 64, 32, {"blocks": 2, "swapped": False}),
     "residue-swapped": ("residue", 16, 64, {"blocks": 1, "swapped": True}),
+    "direct": ("direct", 32, 16, {"warps_k": 4, "stages": 2, "swapped": False}),
+    "direct-swapped": ("direct", 8, 32, {"warps_k": 8, "stages": 1}),
     "row": ("gemv", 1, 16, {"stages": 2, "blocks": 4}),
     "column": ("gemv", 4, 1, {"stages": 4, "blocks": 4}),
     "strided": ("strided", 64, 16, {"split": True, "blocks": 1}),

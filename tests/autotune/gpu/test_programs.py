@@ -100,12 +100,19 @@ def test_kernels_take_what_their_way_of_loading_needs(compiled):
     maps, items = {"x_map", "y_map"}, {"a", "a_m", "a_k", "a_skip", "b", "b_n", "b_k", "b_skip"}
     for kernel in kernels.values():
         config = kernel.program.config
-        if config.loads == "gemv":
+        if config.loads in ("direct", "gemv"):
             continue
         loads = {"tma": maps, "residue": residues, "strided": items}[config.loads]
         expected = always | loads | (cut if config.split else set())
         # Parts have their steps told; what loads by itself needs to know where k ends.
         assert set(kernel.parameters) - {"grid", "k"} == expected
+
+
+def test_a_direct_kernel_takes_rows_that_start_anywhere_and_no_maps(compiled):
+    kernels, _ = compiled
+    expected = {"a", "a_skip", "a_m", "b", "b_skip", "b_n", "c", "ldc", "vector_c", "m", "n", "k"}
+    for kind in ("direct", "direct-swapped"):
+        assert set(kernels[kind].parameters) - {"grid"} == expected | {"cluster"}
 
 
 def test_a_vector_s_kernel_takes_rows_that_start_anywhere(compiled):

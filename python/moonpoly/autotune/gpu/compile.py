@@ -20,6 +20,8 @@ from tvm.tirx.build import split_host_device_mods
 
 from moonpoly.autotune.gpu.program import Program, TileConfig
 from moonpoly.error import TargetError, TuneError
+from moonpoly.tir_templates.direct.config import DirectConfig
+from moonpoly.tir_templates.direct.kernel import gemm_direct
 from moonpoly.tir_templates.gemv.config import GemvConfig
 from moonpoly.tir_templates.gemv.kernel import gemv
 from moonpoly.tir_templates.mma.config import MmaConfig
@@ -102,6 +104,8 @@ def tile_program(config: TileConfig) -> tirx.PrimFunc:
     """Return the program of a configuration, of whichever kind it is."""
     if isinstance(config, MmaConfig):
         return gemm_mma(config)
+    if isinstance(config, DirectConfig):
+        return gemm_direct(config)
     return gemv(config) if isinstance(config, GemvConfig) else gemm_wgmma(config)
 
 

@@ -91,6 +91,10 @@ def checks(kernel: Kernel) -> Sequence[Launch]:
     config = kernel.program.config
     beyond = {"strided": 5, "residue": 6}.get(config.loads, config.item.aligned)
     k = 7 * config.step + beyond
+    if config.loads == "direct":
+        # Every width of its loads.
+        m, n = config.um * 3 - 1, config.un * 2 + 1
+        return (*(Launch(m, n, k + odd) for odd in (0, 1, 2, 4)), Launch(m, n, k + 1, 4, 1))
     if config.loads == "gemv":
         # One row or one column, shared in clusters only.
         m, n = (1 if side == 1 else side * 3 - 1 for side in (config.um, config.un))

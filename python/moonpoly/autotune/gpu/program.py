@@ -10,17 +10,18 @@ from tvm import s_tir, tirx
 
 from moonpoly.autotune.candidates import Candidate
 from moonpoly.autotune.generate import MAIN
-from moonpoly.schedules import mma
+from moonpoly.schedules import direct, mma
 from moonpoly.schedules.annotate import PREFIX
 from moonpoly.schedules.cuda import DECISIONS, consumers_of
 from moonpoly.tir_templates import template
+from moonpoly.tir_templates.direct.config import DirectConfig
 from moonpoly.tir_templates.gemv.config import GemvConfig
 from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.workload import Workload
 
 # What a GPU program is made of, of any kind.
-TileConfig: TypeAlias = WgmmaConfig | GemvConfig | MmaConfig
+TileConfig: TypeAlias = WgmmaConfig | DirectConfig | GemvConfig | MmaConfig
 
 _LOADS = {"whole": "tma", "split": "tma", "residue": "residue", "strided": "strided"}
 _FLAGS = {field.name for field in fields(WgmmaConfig) if field.type == "bool"}
@@ -70,6 +71,17 @@ def program_of_schedule(candidate: Candidate, isa: str, sch: s_tir.Schedule) -> 
             **{field: _plain(annotations[PREFIX + field]) for field in mma.DECISIONS},
         )
         return Program(warps.name(isa), warps)
+    if tile.family == direct.FAMILY:
+        decided = {field: _plain(annotations[PREFIX + field]) for field in direct.DECISIONS}
+        registers = DirectConfig(
+            tile.um,
+            tile.un,
+            swapped=bool(decided.pop("swapped")),
+            dtype=candidate.dtype,
+            out_dtype=candidate.out_dtype,
+            **decided,
+        )
+        return Program(registers.name(isa), registers)
     decided = {field: _plain(annotations[PREFIX + field]) for field in DECISIONS}
     chosen: dict[str, Any] = {
         field: bool(value) if field in _FLAGS else value for field, value in decided.items()

@@ -21,8 +21,8 @@ from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 
 # How the operands lie, and what can load them so.
 _SERVES = {
-    "aligned": ("tma", "async", "residue", "strided"),
-    "odd": ("residue", "strided"),
+    "aligned": ("tma", "async", "residue", "direct", "strided"),
+    "odd": ("residue", "direct", "strided"),
     "transposed": ("strided",),
 }
 _SHARES = {"aligned": 0.72, "odd": 0.22, "transposed": 0.06}
@@ -113,7 +113,7 @@ def plan_us(one: Contender, shapes: SyntheticShapes) -> np.ndarray:
     aspect = np.clip(m_tiles / n_tiles, 1 / 16, 16)
     best = np.full(len(shapes.m), np.inf)
     clusters = CLUSTERS if config.split else (1,)
-    slices = [2**i for i in range(MAX_SLICES.bit_length())] if config.split else [1]
+    slices = [2**i for i in range(MAX_SLICES.bit_length())] if config.slices else [1]
     for cluster, count in product(clusters, slices):
         k = shapes.k / (cluster * count)
         load = m_tiles * n_tiles * cluster * count / one.slots

@@ -42,7 +42,8 @@ def plan_samples(kernel: Kernel, slots: int, count: int, cuts: int) -> Iterator[
     left = cuts if config.split else 0
     while left:
         cluster = int(rng.choice(CLUSTERS))
-        slices = int(rng.choice([1, 1, 1, 2, 4, 8, MAX_SLICES])) if cluster == CLUSTERS[-1] else 1
+        many = config.slices and cluster == CLUSTERS[-1]
+        slices = int(rng.choice([1, 1, 1, 2, 4, 8, MAX_SLICES])) if many else 1
         k = round(log_uniform(rng, 64, 2048)) * cluster * slices
         launch = shaped(config, slots, k, log_uniform(rng, 0.02, 1.0) / cluster / slices, 1.0)
         if launch is not None and cluster * slices > 1:

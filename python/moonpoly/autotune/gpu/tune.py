@@ -135,7 +135,9 @@ def _winners(candidate: Candidate, target: Target, work: GpuWorkspace) -> list[W
             um=candidate.tile.um,
             un=candidate.tile.un,
             trace=trace,
-            decisions=dict(zip(space.decisions, sampled_values(trace), strict=True)),
+            decisions=dict(
+                zip(space.decisions_of(candidate.tile.family), sampled_values(trace), strict=True)
+            ),
             gflops={f"{name}_us": round(t, 2) for name, t in zip(CONTEXTS, us, strict=True)},
             trials=len(trials),
             environment=environment(),
