@@ -207,6 +207,25 @@ def test_group_query_attention(rng, rotary, window, packed):
         )
 
 
+def test_group_query_attention_reads_the_whole_length_at_run_time(rng):
+    heads, groups, size = 4, 2, 8
+    inputs = {"q": (F32, ["b", "s", heads * size])}
+    inputs |= {name: (F32, ["b", "s", groups * size]) for name in ("k", "v")}
+    inputs |= {name: (F32, ["b", groups, "p", size]) for name in ("pk", "pv")}
+    inputs |= {"last": (np.int32, ["b"]), "total": (np.int32, [])}
+    model = node_model(
+        *("GroupQueryAttention", inputs, ("y", "key", "value")),
+        **{"domain": DOMAIN, "num_heads": heads, "kv_num_heads": groups, "softcap": 4.0},
+    )
+    pair = Pair(model)
+    for b, s, p in ((2, 5, 0), (1, 1, 6)):
+        feeds = {"q": normal(rng, b, s, heads * size)}
+        feeds |= {name: normal(rng, b, s, groups * size) for name in ("k", "v")}
+        feeds |= {name: normal(rng, b, groups, p, size) for name in ("pk", "pv")}
+        last, total = np.full(b, s + p - 1, np.int32), np.array(s + p, np.int32)
+        pair.assert_close(BOUND, **feeds, last=last, total=total)
+
+
 @pytest.mark.parametrize("interleaved", [0, 1])
 def test_rotary_embedding(rng, interleaved):
     tables = {"cos": normal(rng, 32, 3), "sin": normal(rng, 32, 3)}

@@ -108,12 +108,18 @@ def _split(ctx: Context, heads: int, key_heads: int) -> list[relax.Expr]:
     return [split_heads(ctx, x, n) for x, n in zip((query, key, value), counts, strict=True)]
 
 
+def _total(ctx: Context) -> Integer:
+    """Return total_sequence_length, where need be as a symbol for what is in memory."""
+    total = ctx.read_integers(6)
+    if total is None or total.size != 1:
+        ctx.unsupported("total_sequence_length must be one integer")
+    number: Integer = total.flat[0]
+    return number
+
+
 def _columns(ctx: Context, query: relax.Expr) -> Integer:
     """Return how long the cache is afterwards: the sequence so far, or the buffer given."""
-    total = ctx.integers(6)
-    if total is None or total.size != 1:
-        ctx.unsupported("total_sequence_length must come from shapes")
-    columns: Integer = total.flat[0]
+    columns = _total(ctx)
     if not isinstance(columns, int):
         columns = columns if str(columns.ty.dtype) == "int64" else tirx.Cast("int64", columns)
     if not ctx.has_input(3):
@@ -134,9 +140,7 @@ def _cached(ctx: Context, query: relax.Expr) -> relax.Expr:
     lengths = ctx.input(5)
     assert lengths is not None, "it is given"
     batch, _, rows, _ = sizes(ctx, query)
-    total = ctx.integers(6)
-    if total is None or total.size != 1:
-        ctx.unsupported("total_sequence_length must come from shapes")
+    total = _total(ctx)
     lengths = with_sizes(ctx, ctx.emit(relax.op.reshape(lengths, [batch])), [batch])
 
     def cached(lengths: te.Tensor, rows: Integer, total: Integer) -> te.Tensor:
@@ -148,7 +152,7 @@ def _cached(ctx: Context, query: relax.Expr) -> relax.Expr:
 
         return te.compute(lengths.shape, element, name="cached_lengths")
 
-    return ctx.call_te(cached, lengths, rows, total.flat[0])
+    return ctx.call_te(cached, lengths, rows, total)
 
 
 def _int64(value: Integer) -> tvm.ir.Expr:
