@@ -221,3 +221,69 @@ def test_an_input_whose_shape_contradicts_the_graph_is_named_with_its_node(text,
 def test_a_model_is_not_compiled_for_a_gpu(build):
     with pytest.raises(TargetError, match=r"processors, not for cuda-sm90a.*moonpoly.matmul"):
         build(graph(MODELS[0]), "cuda-sm90a")
+
+
+@pytest.mark.parametrize("given", [(TensorProto.INT64, [3]), (TensorProto.FLOAT, [4])])
+def test_an_initialiser_that_contradicts_the_input_of_its_name_is_refused(given):
+    model = graph("g (float[n,3] x) => (float[n,3] y) { y = Add(x, w) }", w=np.ones(3, np.float32))
+    model.graph.input.append(helper.make_tensor_value_info("w", *given))
+    with pytest.raises(
+        ModelError, match=r"initialiser 'w' of node 'y' \(Add\) is float \[3\], but"
+    ):
+        import_model(model)
+
+
+def test_an_output_of_another_type_than_its_node_makes_is_refused():
+    model = graph("g (float[n,3] x) => (int64[n,3] y) { y = Relu(x) }")
+    with pytest.raises(ModelError, match=r"output .y. is declared as int64, but .* float32"):
+        import_model(model)
+
+
+def test_the_standards_domain_may_be_named_in_full():
+    model = graph("g (float[n,3] x) => (float[n,3] y) { y = Relu(x) }")
+    model.opset_import[0].domain = model.graph.node[0].domain = "ai.onnx"
+    assert [out.dtype for out in import_model(model).outputs] == ["float32"]
+
+
+_CALL = """< ir_version: 9, opset_import: ["" : 17, "own" : 1] >
+g (float[n,3] x) => (float[n,3] y) { y = own.f (x, x) }
+< domain: "own", opset_import: ["" : 17] > f (a, b) => (c) { c = Sub(a, b) }"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("(x, x)", "(x, x, x)", r"node 'y' \(own\.f\), a call .* has 3 operands, expected 2"),
+        ("y = own", "y, z = own", r"node 'y' \(own\.f\), a call .* has 2 results, expected 1"),
+        ("{ c =", "{ d =", r"result 'c' of the model's function own\.f is made by none"),
+    ],
+    ids=["operands", "results", "no_result"],
+)
+def test_a_call_that_does_not_fit_its_function_is_refused(old, new, message):
+    assert old in _CALL
+    with pytest.raises(ModelError, match=message):
+        import_model(onnx.parser.parse_model(_CALL.replace(old, new)))
+
+
+_LOOP = """g (float[n] x, int64 k, bool c) => (float[n] y) {
+    y = Loop (k, c, x) <body = b (int64 i, bool ci, float[n] v) => (bool co, float[n] w)
+        { co = Identity(ci) w = Neg(v) }>
+}"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("(bool co, float[n] w)", "(bool co)", "3 inputs and 1 outputs, expected 3 and 2"),
+        ("(int64 i, bool ci, float[n] v)", "(bool ci, float[n] v)", "2 inputs and 2 outputs"),
+    ],
+)
+def test_a_body_of_other_ends_than_its_node_is_refused(old, new, message):
+    assert old in _LOOP
+    with pytest.raises(ModelError, match=rf"body of node 'y' \(Loop\) has {message}"):
+        import_model(graph(_LOOP.replace(old, new)))
+
+
+def test_an_axis_out_of_range_is_said_in_few_words():
+    with pytest.raises(UnsupportedError, match=r"opset 17\): the input axis 5 is out of range"):
+        import_model(graph("g (float[n,3] x) => (float[n,3] y) { y = Softmax<axis=5>(x) }"))

@@ -149,3 +149,11 @@ def test_a_size_beyond_the_models_tables_is_refused():
     check_limits((("length", 512),), {"length": 512, "batch": 10_000})
     with pytest.raises(InputError, match="dimension length can be 512 at most"):
         check_limits((("length", 512),), {"length": 513})
+
+
+def test_another_order_of_bytes_is_put_right():
+    given = _given()
+    given["image"] += np.arange(6, dtype=np.float32)
+    swapped = {k: v.astype(v.dtype.newbyteorder(">")) for k, v in given.items()}
+    for array, want in zip(bind_inputs(META, swapped), given.values(), strict=True):
+        np.testing.assert_array_equal(array.view(want.dtype), want)

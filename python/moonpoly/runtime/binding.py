@@ -106,7 +106,9 @@ def _check_names(names: list[str], constants: Sequence[str], given: Mapping[str,
 
 def _as_array(spec: TensorSpec, value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray | np.generic):
-        return np.asarray(value)
+        array = np.asarray(value)
+        # The compiled code reads the machine's own order of bytes.
+        return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     if hasattr(value, "__dlpack__"):
         try:
             return np.from_dlpack(value)

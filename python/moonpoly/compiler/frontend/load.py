@@ -12,12 +12,13 @@ from google.protobuf.message import DecodeError
 from onnx import external_data_helper as external_data
 
 from moonpoly.compiler.frontend.functions import inline_functions
+from moonpoly.compiler.frontend.graphs import all_nodes
 from moonpoly.compiler.frontend.labels import node_label
 from moonpoly.compiler.frontend.light import fits_message, without_weights
-from moonpoly.compiler.frontend.node_check import check_nodes
+from moonpoly.compiler.frontend.node_check import check_initializers, check_nodes
 from moonpoly.compiler.frontend.order import sort_nodes
 from moonpoly.compiler.frontend.sparse import fill_sparse
-from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS, opsets_of
+from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS, opsets_of, plain_domain
 from moonpoly.error import ModelError, StorageError
 
 # What `compile` takes: a file, its content, or a parsed model.
@@ -69,6 +70,7 @@ def load_model(source: ModelSource) -> LoadedModel:
     else:
         path = Path(source)
         proto, label, name = _read(path), str(path), path.stem
+    _name_standard(proto)
     _name_domains(proto)
     _check_content(proto, label)
     digest = _digest(proto)
@@ -127,6 +129,15 @@ def _parse(data: bytes, label: str) -> onnx.ModelProto:
     return proto
 
 
+def _name_standard(proto: onnx.ModelProto) -> None:
+    """Write the standard's domain as the checker of ONNX knows it, which is by no name."""
+    for entry in (*proto.opset_import, *(each for f in proto.functions for each in f.opset_import)):
+        entry.domain = plain_domain(entry.domain)
+    for body in (proto.graph.node, *(function.node for function in proto.functions)):
+        for node in all_nodes(body):
+            node.domain = plain_domain(node.domain)
+
+
 def _name_domains(proto: onnx.ModelProto) -> None:
     """Give operators that ONNX Runtime writes into the standard's domain its own domain's name."""
     foreign = [
@@ -150,6 +161,7 @@ def _check_content(proto: onnx.ModelProto, label: str) -> None:
         )
     sort_nodes(proto.graph)
     check_nodes(proto.graph, opsets_of(proto))
+    check_initializers(proto.graph)
     # The checker wants the shape of an output stated; the operator that makes it tells it as well.
     unstated = [
         value.type.tensor_type

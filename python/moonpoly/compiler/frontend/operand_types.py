@@ -1,10 +1,13 @@
-"""What the standard says of the element types of an operator's operands."""
+"""What the standard and the model say of element types."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnx
+
 from moonpoly.compiler.frontend.standard import formal_operand, schema_of
+from moonpoly.error import ModelError
 
 if TYPE_CHECKING:
     from moonpoly.compiler.frontend.context import Context
@@ -36,3 +39,22 @@ def wrong_type(ctx: Context) -> str | None:
         if formal.is_homogeneous and first[1] != dtype:
             return f"{first[0]!r} is {first[1]} and {name!r} is {dtype}; they must be of one type"
     return None
+
+
+def check_result(declared: onnx.ValueInfoProto, dtype: str) -> None:
+    """Check that an output of the graph is of the type that is declared for it, if one is.
+
+    Raises
+    ------
+    ModelError
+        Naming the output and both types.
+    """
+    element = declared.type.tensor_type.elem_type
+    if not element:
+        return
+    wanted = onnx.helper.tensor_dtype_to_np_dtype(element).name
+    if wanted != dtype:
+        raise ModelError(
+            f"output {declared.name!r} is declared as {wanted}, but the node that makes it gives "
+            f"{dtype}; export the model again"
+        )

@@ -16,7 +16,7 @@ from moonpoly.compiler.frontend.convert import convert_node
 from moonpoly.compiler.frontend.equalities import Broadcasts, Equalities
 from moonpoly.compiler.frontend.failures import UNKNOWN_FORM_ERRORS, reason_of
 from moonpoly.compiler.frontend.labels import RESULT_SUFFIX, node_label
-from moonpoly.compiler.frontend.operand_types import wrong_type
+from moonpoly.compiler.frontend.operand_types import check_result, wrong_type
 from moonpoly.compiler.frontend.scopes import Scopes
 from moonpoly.compiler.frontend.stand_ins import StandIns
 from moonpoly.compiler.frontend.standard import plain_domain
@@ -119,6 +119,8 @@ class GraphWalk:
         if self._unknown or self._failures:
             raise unsupported([*self._unknown, *self._failures])
         results = [self._result(out.name) for out in graph.output]
+        for out, result in zip(graph.output, results, strict=True):
+            check_result(out, result.ty.dtype)
         return results[0] if len(results) == 1 else relax.Tuple(results)
 
     def _result(self, name: str) -> relax.Expr:
