@@ -83,10 +83,13 @@ class Device:
         return address.value
 
     def write(self, address: int, data: bytes) -> None:
-        """Copy ``data`` to the device."""
+        """Copy ``data`` to the device; it is there when this returns."""
         self._check(
             self._driver.cuMemcpyHtoD_v2(ctypes.c_uint64(address), data, ctypes.c_size_t(len(data)))
         )
+        # The driver may return with the data still on its way, which launches on a stream of their
+        # own would overtake.
+        self.synchronize()
 
     def read(self, address: int, num_bytes: int) -> bytes:
         """Return a copy of memory of the device, after all work on it."""

@@ -6,7 +6,7 @@ tile to tile and rings wrap around in a product of six tiles. Each kernel runs i
 whole with rows of C that take vectors, pairs and single elements; shared in a cluster, in slices,
 and in both. Only the driver and this project's library are loaded, so that nothing else runs.
 
-Usage: every_kernel.py ARTIFACT_FOLDER IMAGE
+Usage: every_kernel.py ARTIFACT_FOLDER IMAGE [--no-multicast]
 """
 
 from __future__ import annotations
@@ -118,12 +118,13 @@ def run(kernels: object, operands: Operands, rng, dtype: str, shape, plan: dict)
     assert error <= OPERATOR_REL[dtype], (shape, plan, error)
 
 
-def main(folder: Path, image: str) -> None:
+def main(folder: Path, image: str, *options: str) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     dtype, code = manifest["dtype"], (folder / image).read_bytes()
     operands, rng = Operands(dtype), np.random.default_rng(0)
     for kernel in manifest["kernels"]:
-        if kernel["cubin"] != image:
+        multicast = kernel["cluster_p"] * kernel["cluster_q"] > 1
+        if kernel["cubin"] != image or (multicast and "--no-multicast" in options):
             continue
         for whole in (True, False):
             kernels = _ffi_api.GpuKernelSet(shrunk(manifest, kernel, whole=whole), {image: code})
@@ -139,4 +140,4 @@ def main(folder: Path, image: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2])
+    main(Path(sys.argv[1]), *sys.argv[2:])
