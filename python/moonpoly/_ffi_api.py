@@ -94,6 +94,8 @@ version = _bind("version")
 
 _gpu_plan = _bind("gpu_plan")
 _gpu_enumerate_plans = _bind("gpu_enumerate_plans")
+# (kernel_set, plan_json) -> [float…]: what the correction of a plan's cost is made of.
+_gpu_launch_terms = _bind("gpu_launch_terms")
 _gpu_time = _bind("gpu_time")
 _gpu_time_plans = _bind("gpu_time_plans")
 _gpu_bench_select = _bind("gpu_bench_select")
@@ -208,6 +210,11 @@ def gpu_enumerate_plans(
     """Return every plan that the search can make for a product on a GPU, as JSON."""
     plans = _gpu_enumerate_plans(kernel_set, m, n, k, layout, access, overlap)
     return [str(text) for text in plans]
+
+
+def gpu_launch_terms(kernel_set: GpuKernelSetObject, plan_json: str) -> list[float]:
+    """Return the terms whose weights correct the cost of a plan of one region."""
+    return list(_gpu_launch_terms(kernel_set, plan_json))
 
 
 def gpu_time(

@@ -12,7 +12,11 @@
 namespace moonpoly {
 
 GpuKernelSetObj::GpuKernelSetObj(GpuManifest manifest, Images images)
-    : manifest_(std::move(manifest)), images_(std::move(images)) {
+    : manifest_(std::move(manifest)),
+      images_(std::move(images)),
+      corrected_(
+          std::any_of(manifest_.kernels.begin(), manifest_.kernels.end(),
+                      [](const GpuKernelSpec& kernel) { return !kernel.correction.empty(); })) {
   static std::atomic<uint64_t> next_id{1};
   id_ = next_id.fetch_add(1, std::memory_order_relaxed);
   if (images_.size() == 0) return;

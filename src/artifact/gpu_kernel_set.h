@@ -39,6 +39,8 @@ class GpuKernelSetObj : public tvm::ffi::Object {
   /*! \brief Index of the kernel called `name`, or -1. */
   int32_t FindKernel(const std::string& name) const;
   const GpuManifest& manifest() const { return manifest_; }
+  /*! \brief Whether any kernel's costs are corrected by what launches took. */
+  bool corrected() const { return corrected_; }
   /*! \brief Distinct for every set made in this process: what memoised plans are kept under. */
   uint64_t id() const { return id_; }
 
@@ -62,6 +64,7 @@ class GpuKernelSetObj : public tvm::ffi::Object {
   GpuManifest manifest_;
   Images images_;
   uint64_t id_;
+  bool corrected_;
   mutable std::mutex mutex_;
   mutable std::array<std::atomic<const FunctionTable*>, kMaxDevices> loaded_{};
   mutable std::vector<std::unique_ptr<FunctionTable>> tables_;

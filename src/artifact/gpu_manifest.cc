@@ -143,6 +143,17 @@ std::array<float, 2> ReadNarrow(const JsonReader& cost) {
   return out;
 }
 
+// Without it, launches take what their tables say.
+std::vector<float> ReadCorrection(const JsonReader& cost) {
+  if (!cost.Has("correction")) return {};
+  std::vector<float> given = cost.GetFloats("correction");
+  if (given.size() != kGpuCorrectionTerms) {
+    TVM_FFI_THROW(ValueError) << cost.where() << ".correction must hold " << kGpuCorrectionTerms
+                              << " numbers, got " << given.size();
+  }
+  return given;
+}
+
 // Without it, tiles fetch as fast as their tables say.
 std::array<float, 3> ReadFetchRates(const JsonReader& machine) {
   std::array<float, 3> out;
@@ -214,6 +225,7 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
                   kernel.params.end();
   kernel.us = ReadCosts(json, grid);
   kernel.narrow_us = ReadNarrow(json.GetObject("cost"));
+  kernel.correction = ReadCorrection(json.GetObject("cost"));
   return kernel;
 }
 

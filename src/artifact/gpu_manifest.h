@@ -64,6 +64,8 @@ enum class GpuParam : uint8_t {
   kBK,
 };
 constexpr size_t kMaxGpuParams = 48;
+/*! \brief Numbers that a kernel's correction consists of, see GpuLaunchTerms. */
+constexpr size_t kGpuCorrectionTerms = 215;
 /*! \brief Of a set: bounds what the selector looks at for one shape. */
 constexpr size_t kMaxGpuKernels = 96;
 
@@ -137,6 +139,8 @@ struct GpuKernelSpec {
   GpuSplitCost split_cost;
   /*! \brief What a wave's tiles take more where C is stored by pairs, and by single elements. */
   std::array<float, 2> narrow_us;
+  /*! \brief Weights of the terms of GpuLaunchTerms; none where launches were not recorded. */
+  std::vector<float> correction;
 
   int32_t cluster() const { return cluster_m * cluster_n; }
 };

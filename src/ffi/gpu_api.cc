@@ -11,6 +11,7 @@
 #include "artifact/gpu_kernel_set.h"
 #include "launch/cuda/gemm.h"
 #include "launch/tensor_check.h"
+#include "select/gpu_correction.h"
 #include "select/gpu_selector.h"
 
 namespace moonpoly {
@@ -44,6 +45,25 @@ ffi::Array<ffi::String> AllPlansJson(const GpuKernelSet& ks, int64_t m, int64_t 
   const GpuProblem problem = ToProblem(m, n, k, layout, access, overlap);
   for (const GpuPlan& plan : EnumerateGpuPlans(*ks.get(), problem)) {
     out.push_back(GpuPlanToJson(*ks.get(), plan));
+  }
+  return out;
+}
+
+// What the correction of a plan's one region is made of.
+ffi::Array<double> LaunchTerms(const GpuKernelSet& ks, const ffi::String& text) {
+  const GpuPlan plan = GpuPlanFromJson(*ks.get(), text);
+  if (plan.num_regions != 1) {
+    TVM_FFI_THROW(ValueError) << "only plans of one region have terms, this one has "
+                              << plan.num_regions;
+  }
+  const GpuRegion& region = plan.regions[0];
+  const GpuKernelSpec& kernel = ks->kernel(region.kernel);
+  const GpuTiling tiling = TilingOf(kernel, region.rows(), region.cols(), region.split);
+  ffi::Array<double> out;
+  for (const float value :
+       GpuLaunchTerms(*ks.get(), plan.problem, kernel, tiling, region.split, region.us)
+           .Dense(plan.overlap)) {
+    out.push_back(value);
   }
   return out;
 }
@@ -123,6 +143,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
            })
       .def("moonpoly.gpu_plan", PlanJson)
       .def("moonpoly.gpu_enumerate_plans", AllPlansJson)
+      .def("moonpoly.gpu_launch_terms", LaunchTerms)
       .def("moonpoly.gpu_gemm", [](const GpuKernelSet& ks, DLTensor* a, DLTensor* b, DLTensor* c,
                                    bool overlap) { Gemm(ks, a, b, c, overlap); })
       .def("moonpoly.gpu_product", Product)

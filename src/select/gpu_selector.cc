@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "select/gpu_region_cost.h"
+#include "select/gpu_shortlist.h"
 #include "select/plan.h"
 
 namespace moonpoly {
@@ -33,7 +34,8 @@ class GpuSearch {
         problem_(problem),
         model_(model),
         all_(all),
-        cost_(ks, problem, model) {}
+        cost_(ks, problem, model),
+        shortlist_(ks, problem, model) {}
 
   GpuPlan Run() {
     best_ = EmptyPlan();
@@ -41,16 +43,16 @@ class GpuSearch {
       if (all_ != nullptr) all_->push_back(best_);
       return best_;
     }
-    best_us_ = kInfinity;
     FindServing();
     for (int32_t i = 0; i < num_serving_; ++i) TryWhole(&serving_[i]);
     for (int32_t i = 0; i < num_serving_; ++i) TrySplits(serving_[i]);
-    if (best_us_ == kInfinity) {
+    if (shortlist_.least_us() == kInfinity) {
       TVM_FFI_THROW(ValueError) << "no micro-kernel of " << ks_.manifest().target << " "
                                 << ks_.manifest().dtype << " can serve layout "
                                 << GpuLayoutName(problem_.layout) << ", which needs kernels of "
                                 << GpuLoadsName(problem_.access) << " loads or more general ones";
     }
+    ChooseWhole();
     if (model_ == CostModel::kFull) TryCuts();
     return best_;
   }
@@ -106,7 +108,7 @@ class GpuSearch {
     const float us = cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, kWholeReduction);
     each->tiling = tiling;
     least_task_us_ = std::min(least_task_us_, cost_.LeastUs(kernel));
-    OfferWhole(index, kWholeReduction, us);
+    OfferWhole({us, index, kWholeReduction, tiling});
     if (tiling.waves <= 1.0f || tiling.waves > kMostWaves) return;
     AddStart(index, us * std::floor(tiling.waves) / std::ceil(tiling.waves));
   }
@@ -122,7 +124,8 @@ class GpuSearch {
       if (each.tiling.tiles > slots) return;
       const int32_t tiles = static_cast<int32_t>(each.tiling.tiles);
       const int32_t most = std::min({slots / tiles, cost_.steps() / cluster, limit});
-      if (all_ == nullptr && cost_.LeastSplitUs(kernel, cluster, most) >= best_us_) continue;
+      const float least_us = cost_.LeastSplitUs(kernel, cluster, most);
+      if (all_ == nullptr && least_us >= shortlist_.worst_us()) continue;
       int32_t before = 0;
       for (int32_t slices : {most, most / 2, most / 4, 1}) {
         slices = std::max(slices, 1);
@@ -134,19 +137,25 @@ class GpuSearch {
         if (all_ == nullptr && 4 * slices < most) continue;
         GpuTiling tiling = each.tiling;
         tiling.waves = static_cast<float>(tiles * slices) / static_cast<float>(slots);
-        OfferWhole(each.kernel, split,
-                   cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, split));
+        const float us = cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, split);
+        OfferWhole({us, each.kernel, split, tiling});
       }
     }
   }
 
-  void OfferWhole(int32_t index, GpuSplit split, float us) {
-    if (all_ == nullptr && us >= best_us_) return;
-    GpuPlan plan = EmptyPlan();
-    plan.pattern = split.blocks() > 1 ? GpuPattern::kK : GpuPattern::kI;
-    plan.num_regions = 1;
-    plan.regions[0] = {0, problem_.m, 0, problem_.n, index, split, us};
-    Offer(&plan, us, 1.0f);
+  void OfferWhole(const GpuWhole& whole) {
+    shortlist_.Offer(whole);
+    if (all_ == nullptr) return;
+    all_->push_back(shortlist_.PlanOf(whole, false));
+    if (shortlist_.MayOverlap(whole.us)) all_->push_back(shortlist_.PlanOf(whole, true));
+  }
+
+  // Two launches have to beat the chosen one, and any one by the tables, which is all that is known
+  // of them.
+  void ChooseWhole() {
+    best_ = shortlist_.Choose();
+    const float hidden_us = best_.overlap ? machine_.overlap_us : 0.0f;
+    best_us_ = std::min(shortlist_.least_us(), best_.predicted_us + hidden_us);
   }
 
   void AddStart(int32_t kernel, float bound_us) {
@@ -214,7 +223,7 @@ class GpuSearch {
   }
 
   void Offer(GpuPlan* plan, float us, float weight) {
-    plan->overlap = problem_.overlap && us < machine_.overlap_limit_us;
+    plan->overlap = shortlist_.MayOverlap(us);
     plan->predicted_us = plan->overlap ? us - machine_.overlap_us : us;
     if (all_ != nullptr) OfferBothWays(*plan, us);
     if (weight * us < best_us_) {
@@ -244,7 +253,9 @@ class GpuSearch {
   std::array<Start, kMaxStarts> starts_;
   GpuPlan best_;
   /*! \brief What the best plan is predicted to take, weighed; before launches overlap. */
-  float best_us_ = 0.0f;
+  float best_us_ = kInfinity;
+  /*! \brief Of the plans of one region. */
+  GpuShortlist shortlist_;
 };
 
 }  // namespace

@@ -21,7 +21,8 @@ namespace moonpoly {
  *   but no less than launch + bytes / bandwidth
  *
  * with the bandwidth of the second-level cache as long as the operands fit there, less what
- * overlapped launches hide. Allocates nothing. Throws ValueError if no kernel of the set can serve
+ * overlapped launches hide. The cheapest few are looked at once more, with and without overlap: see
+ * GpuLaunchTerms. Allocates nothing. Throws ValueError if no kernel of the set can serve
  * the problem.
  */
 GpuPlan SelectGpuPlan(const GpuKernelSetObj& ks, const GpuProblem& problem,

@@ -182,6 +182,61 @@ def test_the_partial_models_rank_by_one_factor(kernels):
     assert names(by_task) == ["gemm_f16_64x16"] or by_task["pattern"] == "K"
 
 
+TERMS = 215
+
+
+def corrected(weights_of):
+    """The kernels, each with the correction that a function of its name gives."""
+    manifest = json.loads(fake_gpu.artifact(*KERNELS)[0])
+    for kernel in manifest["kernels"]:
+        kernel["cost"]["correction"] = weights_of(kernel["name"])
+    return _ffi_api.GpuKernelSet(json.dumps(manifest), {})
+
+
+def overlap_terms(kernels, text):
+    """The numbers of the terms that only an overlapping launch has, and their values."""
+    both = [json.loads(text) | {"overlap": overlap} for overlap in (False, True)]
+    apart, beside = (_ffi_api.gpu_launch_terms(kernels, json.dumps(p)) for p in both)
+    return {i: b for i, (a, b) in enumerate(zip(apart, beside, strict=True)) if a != b}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_corrections_scale_what_tables_say(kernels, shape):
+    # The first term is the same for all launches: one more doubles what is predicted.
+    twice = corrected(lambda name: [1.0] + [0.0] * (TERMS - 1))
+    for before, after in zip(
+        every(kernels, *shape, overlap=False), every(twice, *shape, overlap=False), strict=True
+    ):
+        if len(before["regions"]) == 1:
+            us = before["regions"][0]["us"]
+            assert after["predicted_us"] == pytest.approx(2 * us, rel=1e-3)
+            assert after["regions"][0]["us"] == pytest.approx(us)
+
+
+def test_a_corrected_kernel_is_chosen_less(kernels):
+    shape = (1024, 1024, 512)
+    first = names(plan(kernels, *shape, overlap=False))[0]
+    slower = corrected(lambda name: [float(name == first)] + [0.0] * (TERMS - 1))
+    assert first not in names(plan(slower, *shape, overlap=False))
+
+
+def test_corrections_decide_whether_launches_overlap(kernels):
+    shape = (256, 256, 256)
+    [text] = {
+        json.dumps(p)
+        for p in every(kernels, *shape)
+        if p["overlap"] and p["regions"] == plan(kernels, *shape)["regions"]
+    }
+    found = overlap_terms(kernels, text)
+    assert found
+    for sign, overlaps in ((1.0, False), (-1.0, True)):
+        weights = [sign * found.get(i, 0.0) for i in range(TERMS)]
+        chosen = plan(corrected(lambda name, given=weights: given), *shape)
+        assert chosen["overlap"] == overlaps
+    # What may not overlap does not, however much it would save.
+    assert not plan(corrected(lambda name: weights), *shape, overlap=False)["overlap"]
+
+
 def broken(change, match):
     manifest = json.loads(fake_gpu.artifact(*KERNELS)[0])
     change(manifest)
@@ -204,6 +259,7 @@ def test_manifests_that_make_no_sense_are_refused():
     broken(lambda m: m["kernels"][0].update(params=["x_map9"]), "one of x_map")
     broken(lambda m: m["kernels"][0]["cost"].update(us=[1, 2]), "15 positive microseconds")
     broken(lambda m: m["kernels"][0].update(cluster_p=8, cluster_q=2), "among 16 blocks")
+    broken(lambda m: m["kernels"][0]["cost"].update(correction=[0.0]), "hold 215 numbers, got 1")
     broken(lambda m: m["kernels"].append(m["kernels"][0]), "repeats the kernel")
     broken(lambda m: m.update(kernels=[]), "1..96 kernels")
 

@@ -158,7 +158,7 @@ def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
     config, name = program.config, program.name
     cost = costs[name]
     if not config.split:
-        cost = {key: cost[key] for key in ("us", "narrow_us") if key in cost}
+        cost = {key: cost[key] for key in ("us", "narrow_us", "correction") if key in cost}
     return {
         "name": name,
         "loads": config.loads,

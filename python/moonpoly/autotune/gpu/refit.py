@@ -5,7 +5,8 @@ is now a little faster, now slower, in a way that depends on the reduction lengt
 each kernel's table is multiplied by a smooth function of the two, fitted to what was recorded. What
 storing C by pairs or single elements takes more is fitted in turns with it, and what adding up the
 parts of a shared reduction costs afterwards. Launches that overlapped take part, with what
-overlapping saves, which is fitted too.
+overlapping saves, which is fitted too. What tables can't tell is fitted last, see
+:mod:`~moonpoly.autotune.gpu.correction`.
 
 Tiles fetch from the second-level cache no faster than it gives, which depends on how the rows of A
 and B lie on its lines: the rates are read off the fastest launches, and launches that they bound
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from moonpoly.autotune.gpu.correction import fit_corrections, recorded_plans
 from moonpoly.autotune.gpu.surface import Surface, rising
 from moonpoly.tir_templates.items import ALIGNED_BYTES, ITEMS, OUTPUT_BYTES
 
@@ -89,6 +91,8 @@ def refit(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
     """
     fitted = copy.deepcopy(dict(manifest))
     machine = fitted["machine"]
+    for kernel in fitted["kernels"]:
+        kernel["cost"].pop("correction", None)
     for _ in range(_ROUNDS):
         launches = _launches(fitted, records)
         rates = _fetch_rates([x for each in launches.values() for x in each], machine)
@@ -108,6 +112,7 @@ def refit(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
         shared = [x for x in launches[kernel["name"]] if x.cluster * x.slices > 1]
         if shared:
             _refit_split(kernel["cost"], shared)
+    fit_corrections(fitted, records)
     return fitted
 
 
@@ -124,27 +129,17 @@ def _launches(
     step = ITEMS[manifest["dtype"]].step
     widest = ALIGNED_BYTES // OUTPUT_BYTES[manifest["out_dtype"]]
     for record in records:
-        predicted = {}
+        plans = recorded_plans(kernels, record)
         shape = record["m"], record["n"], record["k"]
-        for text in _ffi_api.gpu_enumerate_plans(
-            kernels, *shape, access=record["access"], overlap=record["overlap"]
-        ):
-            # Plans of two regions, II and III, are many and take the time to read.
-            if '"pattern":"II' not in text:
-                plan = json.loads(text)
-                [region] = plan["regions"]
-                key = region["kernel"], region["cluster"], region["slices"]
-                # Short plans are there both ways.
-                if key in predicted and plan["overlap"] != record["overlap"]:
-                    continue
-                predicted[key] = region, region["us"] - plan["predicted_us"]
         best_us = min(us for *_, us in record["launches"])
         steps = -(-record["k"] // step)
         width = next(w for w in (widest, 2, 1) if record["n"] % w == 0)
         for name, cluster, slices, us in record["launches"]:
-            if (name, cluster, slices) not in predicted:
+            if (name, cluster, slices) not in plans:
                 continue
-            region, saved_us = predicted[name, cluster, slices]
+            _, plan = plans[name, cluster, slices]
+            [region] = plan["regions"]
+            saved_us = region["us"] - plan["predicted_us"]
             k = -(-steps // (cluster * slices)) * step
             weight = 3.0 ** -(math.log(us / best_us) / math.log(_FAR))
             fetched = item_bytes * _fetched_items(specs[name], *shape)

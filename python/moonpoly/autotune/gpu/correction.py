@@ -1,0 +1,125 @@
+"""Fits what launches on a GPU take more or less than their cost tables say, by what was recorded.
+
+The terms are the selector's, see ``src/select/gpu_correction.h``. Each kernel's weights are the
+ridge regression of the logarithm of measured over predicted time: first weights that all kernels
+share, then what each one's launches say beyond them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+# How strongly weights are held near none and near those that all kernels share, in equivalents of
+# one launch.
+_SHARED_RIDGE, _OWN_RIDGE = 3.0, 4.0
+# Launches that took twice the best one's time count so much.
+_HALF_AS_FAST = 0.35
+_FEWEST = 5
+_DIGITS = 4
+# As in the selector.
+_LEAST_US = 0.1
+Vector = npt.NDArray[np.float64]
+Key = tuple[str, int, int]
+
+
+def recorded_plans(kernels: Any, record: Mapping[str, Any]) -> dict[Key, tuple[str, Any]]:
+    """Return the plans of one region for a recorded shape, by kernel, cluster and slices."""
+    from moonpoly import _ffi_api
+
+    plans: dict[Key, tuple[str, Any]] = {}
+    shape = record["m"], record["n"], record["k"]
+    for text in _ffi_api.gpu_enumerate_plans(
+        kernels, *shape, access=record["access"], overlap=record["overlap"]
+    ):
+        # Plans of two regions, II and III, are many and take the time to read.
+        if '"pattern":"II' in text:
+            continue
+        plan = json.loads(text)
+        [region] = plan["regions"]
+        key = region["kernel"], region["cluster"], region["slices"]
+        # Short plans are there both ways.
+        if key not in plans or plan["overlap"] == record["overlap"]:
+            plans[key] = text, plan
+    return plans
+
+
+def fit_corrections(manifest: dict[str, Any], records: Sequence[Mapping[str, Any]]) -> None:
+    """Set ``correction`` in the costs of kernels that were recorded.
+
+    Parameters
+    ----------
+    manifest
+        A GPU artifact's, its costs without corrections.
+    records
+        Shapes with their launches, as ``benchmarks.gpu.record`` writes them.
+    """
+    rows = defaultdict(list)
+    for name, *row in _rows(manifest, records):
+        rows[name].append(row)
+    samples = {name: _System(each) for name, each in rows.items() if len(each) >= _FEWEST}
+    if not samples:
+        return
+    shared = sum(samples.values(), start=_System([])).solve(_SHARED_RIDGE)
+    for kernel in manifest["kernels"]:
+        if kernel["name"] in samples:
+            own = samples[kernel["name"]].without(shared).solve(_OWN_RIDGE)
+            kernel["cost"]["correction"] = [round(float(x), _DIGITS) for x in shared + own]
+
+
+class _System:
+    """The normal equations of weighted rows of terms."""
+
+    def __init__(self, rows: Sequence[Sequence[Any]]) -> None:
+        self.normal: Any = 0.0
+        self.right: Any = 0.0
+        if rows:
+            terms, left, weight = (np.array(column) for column in zip(*rows, strict=True))
+            self.normal = terms.T @ (terms * weight[:, None])
+            self.right = terms.T @ (weight * left)
+
+    def __add__(self, other: _System) -> _System:
+        out = _System([])
+        out.normal, out.right = self.normal + other.normal, self.right + other.right
+        return out
+
+    def without(self, weights: Vector) -> _System:
+        """The same of what the weights leave unexplained."""
+        out = _System([])
+        out.normal, out.right = self.normal, self.right - self.normal @ weights
+        return out
+
+    def solve(self, ridge: float) -> Vector:
+        """The weights of least squared error."""
+        solved: Vector = np.linalg.solve(self.normal + ridge * np.eye(len(self.right)), self.right)
+        return solved
+
+
+def _rows(
+    manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[str, Vector, float, float]]:
+    """Yield the kernel of each recorded launch, its terms, what they explain, and its weight."""
+    from moonpoly import _ffi_api
+
+    kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
+    for record in records:
+        plans = recorded_plans(kernels, record)
+        best_us = min((us for *_, us in record["launches"]), default=0.0)
+        for name, cluster, slices, us in record["launches"]:
+            if (name, cluster, slices) not in plans:
+                continue
+            text, plan = plans[name, cluster, slices]
+            terms = np.array(_ffi_api.gpu_launch_terms(kernels, text))
+            left = _log2(us) - _log2(max(plan["regions"][0]["us"], _LEAST_US))
+            yield name, terms, left, _HALF_AS_FAST ** float(np.log2(us / best_us))
+
+
+def _log2(x: float) -> float:
+    """The selector's logarithm, which is linear between powers of two."""
+    mantissa, exponent = np.frexp(x)
+    return float(2.0 * mantissa - 2.0 + exponent)

@@ -1,0 +1,55 @@
+/*!
+ * \file select/gpu_correction.h
+ * \brief What a launch takes more or less than its kernel's cost table says.
+ *
+ * A table knows of k and the load. A launch also depends on how full its tiles are, how the rows of
+ * A, B and C lie, how much is moved and fetched again, and on what runs beside it where launches
+ * overlap. Each kernel has a weight for each of a number of terms, most of them functions that are
+ * linear between points; the weighted terms add up to the logarithm of measured over predicted
+ * time. Logarithms here are those that are linear between powers of two: they need no more than the
+ * bits of a number, and the weights are fitted to them.
+ */
+#ifndef MOONPOLY_SELECT_GPU_CORRECTION_H_
+#define MOONPOLY_SELECT_GPU_CORRECTION_H_
+
+#include <array>
+
+#include "artifact/gpu_kernel_set.h"
+#include "select/gpu_plan.h"
+
+namespace moonpoly {
+
+/*! \brief A launch for the whole output, and what its terms are made of. */
+class GpuLaunchTerms {
+ public:
+  /*! \param us What the launch takes by its kernel's table, launches not overlapping. */
+  GpuLaunchTerms(const GpuKernelSetObj& ks, const GpuProblem& problem, const GpuKernelSpec& kernel,
+                 const GpuTiling& tiling, GpuSplit split, float us);
+
+  /*! \brief Corrected microseconds, of launches that don't overlap and of such that do. */
+  struct Ways {
+    float apart_us, overlapping_us;
+  };
+  Ways Correct(const std::vector<float>& weights) const;
+
+  /*! \brief All terms, for fitting; those of overlapping are 0 unless `overlap`. */
+  std::array<float, kGpuCorrectionTerms> Dense(bool overlap) const;
+
+ private:
+  template <typename Add>
+  void Visit(Add&& add) const;
+  template <typename Add>
+  void VisitOverlap(Add&& add) const;
+
+  // Base-2 logarithms.
+  float us_, part_steps_, load_, fill_m_, fill_n_, megabytes_, fetched_, aspect_, slices_;
+  int32_t cluster_;
+  /*! \brief How rows of A and B lie in the cache: 0 whole lines, to 3, unaligned. */
+  int32_t rows_;
+  /*! \brief How C is stored: 0 vectors, 1 pairs, 2 elements. */
+  int32_t narrow_;
+};
+
+}  // namespace moonpoly
+
+#endif  // MOONPOLY_SELECT_GPU_CORRECTION_H_

@@ -1,0 +1,63 @@
+/*!
+ * \file select/gpu_shortlist.cc
+ */
+#include "select/gpu_shortlist.h"
+
+namespace moonpoly {
+
+GpuShortlist::GpuShortlist(const GpuKernelSetObj& ks, const GpuProblem& problem, CostModel model)
+    : ks_(ks),
+      problem_(problem),
+      model_(model),
+      size_(model == CostModel::kFull && ks.corrected() ? kMost : 1) {}
+
+void GpuShortlist::Offer(const GpuWhole& whole) {
+  if (whole.us >= worst_us()) return;
+  int32_t i = size_ - 1;
+  for (; i > 0 && wholes_[i - 1].us > whole.us; --i) wholes_[i] = wholes_[i - 1];
+  wholes_[i] = whole;
+}
+
+GpuLaunchTerms::Ways GpuShortlist::Correct(const GpuWhole& whole) const {
+  const GpuKernelSpec& kernel = ks_.kernel(whole.kernel);
+  if (model_ != CostModel::kFull || kernel.correction.empty()) {
+    return {whole.us, whole.us - ks_.manifest().machine.overlap_us};
+  }
+  return GpuLaunchTerms(ks_, problem_, kernel, whole.tiling, whole.split, whole.us)
+      .Correct(kernel.correction);
+}
+
+GpuPlan GpuShortlist::Choose() const {
+  const GpuWhole* best = nullptr;
+  bool best_overlaps = false;
+  float best_us = std::numeric_limits<float>::infinity();
+  for (const GpuWhole& whole : wholes_) {
+    if (whole.kernel < 0) break;
+    const GpuLaunchTerms::Ways us = Correct(whole);
+    const bool overlaps = MayOverlap(whole.us) && us.overlapping_us < us.apart_us;
+    const float taken_us = overlaps ? us.overlapping_us : us.apart_us;
+    if (taken_us >= best_us) continue;
+    best_us = taken_us;
+    best = &whole;
+    best_overlaps = overlaps;
+  }
+  return PlanOf(*best, best_overlaps, best_us);
+}
+
+GpuPlan GpuShortlist::PlanOf(const GpuWhole& whole, bool overlap) const {
+  const GpuLaunchTerms::Ways us = Correct(whole);
+  return PlanOf(whole, overlap, overlap ? us.overlapping_us : us.apart_us);
+}
+
+GpuPlan GpuShortlist::PlanOf(const GpuWhole& whole, bool overlap, float us) const {
+  GpuPlan plan{};
+  plan.problem = problem_;
+  plan.pattern = whole.split.blocks() > 1 ? GpuPattern::kK : GpuPattern::kI;
+  plan.num_regions = 1;
+  plan.overlap = overlap;
+  plan.predicted_us = us;
+  plan.regions[0] = {0, problem_.m, 0, problem_.n, whole.kernel, whole.split, whole.us};
+  return plan;
+}
+
+}  // namespace moonpoly
