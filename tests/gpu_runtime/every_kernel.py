@@ -73,7 +73,7 @@ def shapes_of(kernel: dict, *, whole: bool) -> dict[str, tuple[int, int, int]]:
     """Return shapes of a few ragged tiles by what they are for."""
     loads, um, un = kernel["loads"], kernel["um"], kernel["un"]
     # Rows that start anywhere, where a kernel reads such.
-    over = {"residue": -3, "strided": -5}.get(loads, 0)
+    over = {"residue": -3, "direct": -3, "strided": -5}.get(loads, 0)
     k = (WHOLE_K if whole else SHARED_K) + over
     if loads == "gemv":
         m, n = (1 if side == 1 else side * 2 + 8 for side in (um, un))
@@ -89,7 +89,7 @@ def shapes_of(kernel: dict, *, whole: bool) -> dict[str, tuple[int, int, int]]:
 
 def plans_of(kernels: object, kernel: dict, shape: tuple[int, int, int], *, whole: bool) -> list:
     """Return the plan of a whole reduction, or one for each way to share it."""
-    access = "residue" if kernel["loads"] in ("residue", "strided") else "tma"
+    access = "residue" if kernel["loads"] in ("residue", "direct", "strided") else "tma"
     layout = "nn" if kernel["loads"] == "strided" else "nt"
     texts = _ffi_api.gpu_enumerate_plans(kernels, *shape, layout=layout, access=access)
     ways: dict[tuple[bool, bool], dict] = {}

@@ -267,7 +267,9 @@ void ComputeTile(const Kernel& kernel, const Call& call, int64_t tile, int64_t m
       const int64_t x = kernel.swapped != 0 ? n0 + j : m0 + i;
       const int64_t y = kernel.swapped != 0 ? m0 + i : n0 + j;
       double sum = 0;
-      for (int64_t k = first; k < last; ++k) sum += call.x.At(x, k) * call.y.At(y, k);
+      // What lies outside is stored nowhere.
+      const bool inside = m0 + i < call.m && n0 + j < call.n;
+      for (int64_t k = first; inside && k < last; ++k) sum += call.x.At(x, k) * call.y.At(y, k);
       if (call.slices > 1) {
         const int64_t place = i * kernel.un + j, area = int64_t{kernel.um} * kernel.un;
         Put(part, call.workspace, (slice * tiles + tile) * area + place, sum);
@@ -277,7 +279,7 @@ void ComputeTile(const Kernel& kernel, const Call& call, int64_t tile, int64_t m
           sum += Get(part, call.workspace, (s * tiles + tile) * area + place);
         }
       }
-      if (m0 + i < call.m && n0 + j < call.n) {
+      if (inside) {
         Put(*kernel.output, call.c, (m0 + i) * call.ldc + n0 + j, sum);
       }
     }

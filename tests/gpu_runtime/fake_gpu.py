@@ -151,19 +151,14 @@ def kernel(
         for k in depth_axis
         for load in load_axis
     ]
-    params = _MAPS[loads] + ["c", "m", "n", "k", "ldc", "vector_c", "grid"]
     cost = {"us": us}
     if split:
-        workspace = ["workspace", "counters", "cluster", "slices"]
-        params += ["cluster"] if loads in ("direct", "gemv") else workspace
         cost |= {"cluster_us": [0, 0.5, 0.6, 0.8], "slices_us": 1.0, "slice_us": 0.05}
     rows, columns = (un, um) if swapped else (um, un)
     residues = 8 if loads == "residue" else 1
     boxes = rows // cluster[1] // residues, columns // cluster[0] // residues
     entry = {
         "name": name,
-        "symbol": loads,
-        "cubin": f"{name}.cubin",
         "loads": loads,
         "um": um,
         "un": un,
@@ -176,11 +171,22 @@ def kernel(
         "blocks": 1,
         "box_x": boxes[0],
         "box_y": boxes[1],
-        "params": params,
         "cost": cost,
     }
-    image = " ".join(map(str, (um, un, *boxes, int(swapped), *cluster, int(split), *types)))
-    return entry, image.encode() + b"\0"
+    return played(entry, types)
+
+
+def played(entry, types=("float16", "float16")):
+    """Return a manifest's entry with what only running it needs, and the code that plays it."""
+    loads, split = entry["loads"], entry["split"]
+    params = _MAPS[loads] + ["c", "m", "n", "k", "ldc", "vector_c", "grid"]
+    if split:
+        workspace = ["workspace", "counters", "cluster", "slices"]
+        params += ["cluster"] if loads in ("direct", "gemv") else workspace
+    names = ("um", "un", "box_x", "box_y", "swapped", "cluster_p", "cluster_q", "split")
+    image = " ".join(map(str, (*(int(entry.get(name, 0)) for name in names), *types)))
+    running = {"symbol": loads, "cubin": f"{entry['name']}.cubin", "params": params}
+    return entry | running, image.encode() + b"\0"
 
 
 def artifact(*kernels, **changes):
