@@ -9,6 +9,13 @@
 
 namespace moonpoly {
 
+namespace {
+
+// Direct kernels count the bytes of k in 32 bits, and go a little beyond the last one.
+constexpr int64_t kMaxDirectDepth = int64_t{1} << 28;
+
+}  // namespace
+
 const char* GpuPatternName(GpuPattern pattern) {
   constexpr const char* kNames[] = {"I", "II", "III", "K"};
   return kNames[static_cast<int>(pattern)];
@@ -67,6 +74,7 @@ GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuMachine& machine, const G
 bool CanServe(const GpuKernelSpec& kernel, const GpuProblem& problem) {
   if (kernel.loads == GpuLoads::kStrided) return true;
   if (problem.layout != GpuLayout::kNt) return false;
+  if (kernel.loads == GpuLoads::kDirect && problem.k > kMaxDirectDepth) return false;
   if (kernel.loads == GpuLoads::kGemv) {
     return problem.access < GpuLoads::kGemv && (kernel.um == 1 ? problem.m : problem.n) == 1;
   }

@@ -109,6 +109,27 @@ def test_only_kernels_that_can_read_the_operands_are_considered(kernels, options
         assert all(name.endswith(marks) for name in names(p))
 
 
+def test_direct_kernels_serve_what_they_can_count_and_are_shared_in_clusters_only():
+    several = kernel_set(
+        fake_gpu.kernel(32, 16, loads="direct", split=True),
+        fake_gpu.kernel(64, 32, loads="residue", split=True),
+        fake_gpu.kernel(64, 32, loads="strided", split=True),
+    )
+
+    def direct(k, **options):
+        regions = [p["regions"][0] for p in every(several, 60, 30, k, **options)]
+        return [r for r in regions if r["kernel"].endswith("_direct")]
+
+    for access in ("tma", "residue"):
+        found = direct(5000, access=access)
+        assert {r["cluster"] for r in found} == {1, 2, 4, 8}
+        assert {r["slices"] for r in found} == {1}
+    assert not direct(5000, access="strided")
+    assert not direct(5000, layout="nn")
+    assert direct(1 << 28, access="residue")
+    assert not direct((1 << 28) + 1, access="residue")
+
+
 def test_short_plans_overlap_and_long_ones_do_not(kernels):
     short, long = plan(kernels, 64, 64, 64), plan(kernels, 8192, 8192, 8192)
     assert (short["overlap"], long["overlap"]) == (True, False)
