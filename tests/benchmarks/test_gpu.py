@@ -15,6 +15,8 @@ from moonpoly.benchmarks.gpu.contest import Protocol, Result, describe, time_gra
 from moonpoly.benchmarks.gpu.types import Types
 from moonpoly.benchmarks.peer import BenchmarkError
 from moonpoly.benchmarks.shape_lists import Problem, load
+from moonpoly.cli import bench
+from moonpoly.error import TargetError
 
 CEILING = report.Ceiling(tflops=780.0, gbs=4300.0)
 
@@ -139,6 +141,11 @@ def test_plans_are_named_in_short():
     plain = {"kernel": "gemm_f16_sm90a_128x64x64_s4", "cluster": 1, "slices": 1}
     text = json.dumps({"pattern": "II", "regions": [plain, region]})
     assert describe(text) == "II 128x64x64_s4 + 64x32x64_s8/4x2"
+
+
+def test_launches_are_timed_on_a_gpu_only():
+    with pytest.raises(TargetError, match="on a GPU such as cuda-sm90a, got 'host'"):
+        bench.launch(target="host")
 
 
 def test_a_machine_without_a_gpu_is_told_so(monkeypatch):
