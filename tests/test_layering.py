@@ -28,6 +28,17 @@ LAYERS = (
     "benchmarks",
     "cli",
 )
+# The front end's folders, from what knows nothing of a graph to what walks it.
+FRONTEND_LAYERS = (
+    "model",
+    "node",
+    "symbolic",
+    "dimensions",
+    "graph",
+    "converters",
+    "walk",
+    "importer",
+)
 FOLDERS = {
     "tir_templates": ROOT / "tir_templates",
     "schedules": ROOT / "schedules",
@@ -36,6 +47,7 @@ FOLDERS = {
     "model_registry": ROOT / "tests" / "models" / "model_registry",
 }
 PACKAGE = ROOT / "python" / "moonpoly"
+FRONTEND = ("moonpoly", "compiler", "frontend")
 
 
 def _modules():
@@ -51,9 +63,14 @@ def _modules():
 MODULES = dict(_modules())
 
 
-def _imports(name, path):
-    """Yield every name that a module imports, wherever in it, as dotted parts."""
+def _imports(name, path, of_types=True):
+    """Yield every name that a module imports, wherever in it, as dotted parts.
+
+    Without ``of_types`` the names that only annotations need are left out.
+    """
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    if not of_types:
+        tree.body = [node for node in tree.body if not _is_type_checking(node)]
     package = name if path.name == "__init__.py" else name[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -64,6 +81,10 @@ def _imports(name, path):
             base += tuple(node.module.split(".")) if node.module else ()
             for alias in node.names:
                 yield (*base, alias.name)
+
+
+def _is_type_checking(node):
+    return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
 
 
 def _case(name):
@@ -89,6 +110,17 @@ def test_a_module_imports_only_what_comes_before_it(name):
             continue
         assert imported[1] in LAYERS, f"imports {'.'.join(imported)}, which has no place"
         assert LAYERS.index(imported[1]) <= own, f"imports {'.'.join(imported)} from above"
+
+
+@pytest.mark.parametrize(
+    "name", [_case(n) for n in MODULES if n[1:3] == FRONTEND[1:] and len(n) > len(FRONTEND)]
+)
+def test_a_module_of_the_front_end_imports_only_what_comes_before_it(name):
+    own = FRONTEND_LAYERS.index(name[3])
+    for imported in _imports(name, MODULES[name], of_types=False):
+        if imported[:3] == FRONTEND:
+            where = FRONTEND_LAYERS.index(imported[3])
+            assert where <= own, f"imports {'.'.join(imported)} from above"
 
 
 @pytest.mark.parametrize("name", [_case(n) for n in MODULES if n[1:2] and n[1] in LAYERS[:7]])

@@ -11,7 +11,7 @@ from graphs import graph
 
 from moonpoly.compiler.frontend import import_model
 from moonpoly.compiler.frontend.symbolic import Symbols
-from moonpoly.compiler.frontend.walk import GraphWalk
+from moonpoly.compiler.frontend.walk.walk import GraphWalk
 
 # Attention's reshapes as exporters write them: every size is taken out of a shape and put together
 # again, some through arithmetic that must cancel.

@@ -11,15 +11,20 @@ import onnx
 import tvm
 from tvm import relax
 
-from moonpoly.compiler.frontend.conditions import Conditions, find_conditions
-from moonpoly.compiler.frontend.dims import NamedInputs, TensorSpec, make_params, name_dims
-from moonpoly.compiler.frontend.equalities import Equalities, Equality
-from moonpoly.compiler.frontend.load import LoadedModel, ModelSource, load_model
-from moonpoly.compiler.frontend.open_inputs import open_initialisers, overridable
-from moonpoly.compiler.frontend.stand_ins import StandIns
-from moonpoly.compiler.frontend.standard import opsets_of
-from moonpoly.compiler.frontend.support import check_opset, check_types, unknown_operators
-from moonpoly.compiler.frontend.walk import GraphWalk
+from moonpoly.compiler.frontend.dimensions.conditions import Conditions, find_conditions
+from moonpoly.compiler.frontend.dimensions.dims import (
+    NamedInputs,
+    TensorSpec,
+    make_params,
+    name_dims,
+)
+from moonpoly.compiler.frontend.dimensions.equalities import Equalities, Equality
+from moonpoly.compiler.frontend.model.load import LoadedModel, ModelSource, load_model
+from moonpoly.compiler.frontend.model.open_inputs import open_initialisers, overridable
+from moonpoly.compiler.frontend.model.standard import opsets_of
+from moonpoly.compiler.frontend.walk.stand_ins import StandIns
+from moonpoly.compiler.frontend.walk.support import check_opset, check_types, unknown_operators
+from moonpoly.compiler.frontend.walk.walk import GraphWalk
 from moonpoly.compiler.progress import OnProgress, silent
 from moonpoly.error import MoonPolyError, UnsupportedError
 

@@ -7,7 +7,7 @@ import re
 import tvm
 from tvm import relax
 
-from moonpoly.compiler.frontend.labels import RESULT_SUFFIX
+from moonpoly.compiler.frontend.model.labels import RESULT_SUFFIX
 
 # Names that Relax gives to what a node's importer emitted on the way to its result.
 _ANONYMOUS = re.compile(r"(lv|gv)\d*")

@@ -8,8 +8,8 @@ from collections.abc import Callable
 import tvm
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.graph.context import Context
 from moonpoly.compiler.ops import arithmetic, predicate
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.graph.context import Context
 
 # Types that generated code computes with. The narrow floats have rules for what doesn't fit that
 # no instruction of x86 follows, and several elements of the narrow integers share a byte.

@@ -6,8 +6,8 @@ import math
 
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.graph.context import Context
 
 
 def _first(ctx: Context) -> relax.Expr:

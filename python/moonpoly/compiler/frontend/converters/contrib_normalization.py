@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.operand_shapes import sizes
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.graph.context import Context
 
 
 def _operand(ctx: Context, index: int, name: str) -> relax.Expr:

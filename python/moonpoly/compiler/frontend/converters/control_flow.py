@@ -15,11 +15,11 @@ import onnx
 import tvm
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import Converted, converts
-from moonpoly.compiler.frontend.outlines import bring_out, join, outline_of
-from moonpoly.compiler.frontend.subgraphs import Body
-from moonpoly.compiler.frontend.values import Integer, Outline, Value
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.graph.outlines import bring_out, join, outline_of
+from moonpoly.compiler.frontend.graph.subgraphs import Body
+from moonpoly.compiler.frontend.node.values import Integer, Outline, Value
 
 _NO_LIMIT = np.iinfo(np.int64).max
 

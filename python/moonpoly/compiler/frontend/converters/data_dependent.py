@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.packed_call import call_packed
 from moonpoly.compiler.frontend.converters.registry import converts
-from moonpoly.compiler.frontend.values import Integer
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.node.values import Integer
 
 _UNLIMITED = np.finfo(np.float32).min
 

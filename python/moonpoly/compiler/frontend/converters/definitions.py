@@ -8,9 +8,9 @@ import numpy as np
 import onnx
 import onnx.inliner
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
-from moonpoly.compiler.frontend.values import Value
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.node.values import Value
 
 
 @converts(

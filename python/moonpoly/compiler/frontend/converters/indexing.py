@@ -5,11 +5,11 @@ from __future__ import annotations
 import tvm
 from tvm import relax, te
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape, normal_axis, read_dims
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.node.values import Integer, is_symbolic
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
-from moonpoly.compiler.frontend.values import Integer, is_symbolic
 from moonpoly.compiler.ops import bounds as run_time
 
 

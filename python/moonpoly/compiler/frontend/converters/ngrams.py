@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.packed_call import call_packed
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape
+from moonpoly.compiler.frontend.graph.context import Context
 
 
 @converts("TfIdfVectorizer")

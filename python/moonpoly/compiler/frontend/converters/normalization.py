@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape, normal_axis
+from moonpoly.compiler.frontend.graph.context import Context
 
 
 def mean_and_variance(

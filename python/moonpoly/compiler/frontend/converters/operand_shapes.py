@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
-from moonpoly.compiler.frontend.values import Integer
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.node.values import Integer
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any
 import tvm
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
-from moonpoly.compiler.frontend.values import Integer
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.node.values import Integer
 
 
 def call_packed(

@@ -15,9 +15,9 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
-from moonpoly.compiler.frontend.values import Integer
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.node.values import Integer
 
 _DIRECTIONS = {"forward": 0, "reverse": 1, "bidirectional": 2}
 # Activation → defaults of alpha and beta; None where it has no such parameter.

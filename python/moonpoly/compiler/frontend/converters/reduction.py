@@ -9,14 +9,14 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.converters.sizes import (
     known_shape,
     normal_axis,
     read_dims,
 )
-from moonpoly.compiler.frontend.unify import broadcast_to
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.graph.unify import broadcast_to
 from moonpoly.compiler.ops import reduction
 
 # Reduces a tensor by "sum", "prod", "max" or "min"; keeps the reduced axes at size 1 if told so.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.graph.context import Context
 
 
 @converts(

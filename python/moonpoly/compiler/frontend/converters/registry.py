@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from tvm import relax
 
-from moonpoly.compiler.frontend.standard import plain_domain
+from moonpoly.compiler.frontend.model.standard import plain_domain
 
 if TYPE_CHECKING:
-    from moonpoly.compiler.frontend.context import Context
-    from moonpoly.compiler.frontend.values import Value
+    from moonpoly.compiler.frontend.graph.context import Context
+    from moonpoly.compiler.frontend.node.values import Value
 
 # None leaves the node to TVM's converter of that operator.
 Converted: TypeAlias = "relax.Expr | Value | Sequence[relax.Expr | Value | None] | None"

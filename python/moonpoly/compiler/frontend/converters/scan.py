@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape
+from moonpoly.compiler.frontend.graph.context import Context
 
 _TYPES = ("float32", "float64", "int32", "int64", "uint32", "uint64")
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import tvm
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.packed_call import call_packed
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape, normal_axis
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.node.values import Integer
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
-from moonpoly.compiler.frontend.values import Integer
 
 
 @converts("ScatterND")

@@ -14,10 +14,10 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import Converted, converts
-from moonpoly.compiler.frontend.outlines import bring_out, join, outline_of
-from moonpoly.compiler.frontend.values import Integer, Outline, Value
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.graph.outlines import bring_out, join, outline_of
+from moonpoly.compiler.frontend.node.values import Integer, Outline, Value
 
 
 def _tensors(ctx: Context, index: int) -> Outline:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.packed_call import call_packed
 from moonpoly.compiler.frontend.converters.registry import Converted, converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape
+from moonpoly.compiler.frontend.graph.context import Context
 
 
 @converts("ReverseSequence")

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from tvm import relax, te, tirx
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.graph.unify import broadcast_shapes, broadcast_to
+from moonpoly.compiler.frontend.node.values import Integer, is_symbolic
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
 from moonpoly.compiler.frontend.symbolic.factors import cancel
-from moonpoly.compiler.frontend.unify import broadcast_shapes, broadcast_to
-from moonpoly.compiler.frontend.values import Integer, is_symbolic
 
 
 @converts("Shape")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import tvm
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
-from moonpoly.compiler.frontend.values import Integer
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.node.values import Integer
 
 
 def read_dims(ctx: Context, sizes: relax.Expr, count: int, hint: str) -> list[tvm.tirx.Var]:

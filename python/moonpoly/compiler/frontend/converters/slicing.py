@@ -10,11 +10,11 @@ import tvm
 import tvm_ffi
 from tvm import relax, te, tirx
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape, read_dims
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.node.values import Integer
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
-from moonpoly.compiler.frontend.values import Integer
 from moonpoly.compiler.ops import bounds
 
 

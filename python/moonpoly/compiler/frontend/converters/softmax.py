@@ -5,8 +5,8 @@ from __future__ import annotations
 import tvm
 from tvm import relax, te, tirx
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.graph.context import Context
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
 
 # Before this opset all axes from one on are taken together.

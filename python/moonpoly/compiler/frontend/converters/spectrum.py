@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from tvm import relax
 
-from moonpoly.compiler.frontend.context import Context
 from moonpoly.compiler.frontend.converters.packed_call import call_packed
 from moonpoly.compiler.frontend.converters.registry import Converted, converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape, normal_axis
-from moonpoly.compiler.frontend.values import Integer
+from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.node.values import Integer
 
 # From this opset on the axis of a DFT is an operand.
 _AXIS_OPERAND_OPSET = 20

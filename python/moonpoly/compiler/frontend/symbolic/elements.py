@@ -10,7 +10,7 @@ from typing import Any
 import tvm
 from tvm import tirx
 
-from moonpoly.compiler.frontend.values import is_symbolic
+from moonpoly.compiler.frontend.node.values import is_symbolic
 
 # Beyond these a ratio's exact arithmetic and float32's could part.
 MAX_DENOMINATOR = 1 << 10

@@ -10,7 +10,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
-from moonpoly.compiler.frontend.values import is_symbolic
+from moonpoly.compiler.frontend.node.values import is_symbolic
 
 
 def cancel(left: Sequence[Any], right: Sequence[Any]) -> tuple[list[Any], list[Any]]:

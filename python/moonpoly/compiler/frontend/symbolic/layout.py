@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from moonpoly.compiler.frontend.node.values import Value
 from moonpoly.compiler.frontend.symbolic.registry import elements_of, evaluates, known_operands
-from moonpoly.compiler.frontend.values import Value
 
 if TYPE_CHECKING:
-    from moonpoly.compiler.frontend.context import Context
+    from moonpoly.compiler.frontend.graph.context import Context
 
 
 @evaluates("Shape")

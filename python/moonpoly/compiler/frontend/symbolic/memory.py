@@ -9,8 +9,8 @@ import numpy as np
 import tvm
 from tvm import relax, te, tirx
 
+from moonpoly.compiler.frontend.node.values import is_symbolic
 from moonpoly.compiler.frontend.symbolic.elements import as_expr, as_real
-from moonpoly.compiler.frontend.values import is_symbolic
 
 
 def lay_down(bb: relax.BlockBuilder, elements: np.ndarray, dtype: str) -> relax.Expr:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from moonpoly.compiler.frontend.standard import STANDARD_DOMAINS
-from moonpoly.compiler.frontend.values import Value
+from moonpoly.compiler.frontend.model.standard import STANDARD_DOMAINS
+from moonpoly.compiler.frontend.node.values import Value
 
 if TYPE_CHECKING:
-    from moonpoly.compiler.frontend.context import Context
+    from moonpoly.compiler.frontend.graph.context import Context
 
 # An evaluator returns the result's elements, or a value for each result; None where it can't.
 Evaluated: TypeAlias = "np.ndarray | Value | Sequence[Value] | None"

@@ -13,6 +13,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from moonpoly.compiler.frontend.node.values import is_symbolic
 from moonpoly.compiler.frontend.symbolic.elements import (
     MAX_DENOMINATOR,
     MAX_NUMERATOR,
@@ -26,7 +27,6 @@ from moonpoly.compiler.frontend.symbolic.elements import (
     parts_of,
 )
 from moonpoly.compiler.frontend.symbolic.factors import cancel
-from moonpoly.compiler.frontend.values import is_symbolic
 
 # No dimension is larger; it keeps the analyzer's bounds clear of int64's.
 _MAX_DIM = 1 << 31

@@ -1,0 +1,1 @@
+"""Dimensions: their names, which of them are equal, and what a model asks of them."""

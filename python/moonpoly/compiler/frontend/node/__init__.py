@@ -1,0 +1,1 @@
+"""What is known of one node: its attributes, its operands' values and types, how it fails."""

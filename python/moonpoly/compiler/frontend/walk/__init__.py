@@ -1,0 +1,1 @@
+"""The walk over the graph: each node evaluated, converted by us or by TVM, or refused."""
