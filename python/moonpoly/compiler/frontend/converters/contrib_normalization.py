@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tvm import relax
 
+from moonpoly.compiler.frontend.converters.indices import checked_indices
 from moonpoly.compiler.frontend.converters.operand_shapes import sizes
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.graph.context import Context
@@ -107,18 +108,14 @@ def _with_sum(ctx: Context, result: relax.Expr, total: relax.Expr) -> list[relax
 def _embed_layer_normalization(ctx: Context) -> list[relax.Expr | None]:
     ids = _operand(ctx, 0, "input_ids")
     batch, length = sizes(ctx, ids)
-    total = _look_up(ctx, _operand(ctx, 2, "word_embedding"), ids)
-    positions = ctx.input(8)
+    total = _look_up(ctx, _operand(ctx, 2, "word_embedding"), 0)
     table = _operand(ctx, 3, "position_embedding")
-    if positions is None:
-        first = ctx.emit(relax.op.arange(0, length, 1, "int64"))
-        total = ctx.emit(relax.op.add(total, _look_up(ctx, table, first)))
-    else:
-        total = ctx.emit(relax.op.add(total, _look_up(ctx, table, positions)))
-    segments = ctx.input(1)
-    if segments is not None:
+    first = ctx.emit(relax.op.arange(0, length, 1, "int64"))
+    positions = 8 if ctx.has_input(8) else first
+    total = ctx.emit(relax.op.add(total, _look_up(ctx, table, positions)))
+    if ctx.has_input(1):
         segment_table = _operand(ctx, 4, "segment_embedding")
-        total = ctx.emit(relax.op.add(total, _look_up(ctx, segment_table, segments)))
+        total = ctx.emit(relax.op.add(total, _look_up(ctx, segment_table, 1)))
     result = _layer_norm(
         ctx,
         total,
@@ -136,5 +133,5 @@ def _embed_layer_normalization(ctx: Context) -> list[relax.Expr | None]:
     return [result, counts, total][: ctx.num_outputs]
 
 
-def _look_up(ctx: Context, table: relax.Expr, indices: relax.Expr) -> relax.Expr:
-    return ctx.emit(relax.op.take(table, _cast(ctx, indices, "int64"), axis=0))
+def _look_up(ctx: Context, table: relax.Expr, indices: int | relax.Expr) -> relax.Expr:
+    return ctx.emit(relax.op.take(table, checked_indices(ctx, indices, sizes(ctx, table)[:1]), 0))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from tvm import relax
 
+from moonpoly.compiler.frontend.converters.indices import checked_indices
 from moonpoly.compiler.frontend.converters.packed_call import call_packed
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.converters.sizes import known_shape
@@ -23,7 +24,7 @@ _MODES = ("<=", "<", ">=", ">", "==", "!=", "in")
 def array_feature_extractor(ctx: Context) -> relax.Expr:
     """Select entries of the last axis."""
     shape = known_shape(ctx, 0)
-    places = ctx.emit(relax.op.reshape(ctx.input(1), [-1]))
+    places = ctx.emit(relax.op.reshape(checked_indices(ctx, 1, shape[-1:]), [-1]))
     found = ctx.emit(relax.op.take(ctx.input(0), places, axis=len(shape) - 1))
     if len(shape) > 1:
         return found

@@ -20,7 +20,12 @@ def _gather(ctx: Context) -> np.ndarray | None:
     elements, indices = elements_of(ctx, 0), ctx.constant(1)
     if elements is None or indices is None:
         return None
-    return _as_array(np.take(elements, indices, axis=ctx.attrs.get("axis", 0)))
+    axis = ctx.attrs.get("axis", 0)
+    extent = elements.shape[axis]
+    if ((indices < -extent) | (indices >= extent)).any():
+        # The converter says which.
+        return None
+    return _as_array(np.take(elements, indices, axis=axis))
 
 
 @evaluates("Slice")
