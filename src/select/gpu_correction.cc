@@ -61,7 +61,7 @@ constexpr int32_t kOfBytes = kFillNLoad + kLoad.size;
 constexpr int32_t kOfRate = kOfBytes + kBytes.size;
 constexpr int32_t kOfFetching = kOfRate + kRate.size;
 constexpr int32_t kRowsFetching = kOfFetching + kFetching.size;
-constexpr int32_t kNarrowUs = kRowsFetching + 3 * kFetching.size;
+constexpr int32_t kNarrowUs = kRowsFetching + 5 * kFetching.size;
 constexpr int32_t kAspectLoad = kNarrowUs + 2 * kUs.size;
 constexpr int32_t kOfCluster = kAspectLoad + kAspect.size * kLoad.size;
 constexpr int32_t kOfSlices = kOfCluster + 3;
@@ -88,7 +88,11 @@ void Plane(Add&& add, int32_t begin, Place row, int32_t width, Place column) {
 }
 
 int32_t RowsOf(int64_t row_bytes) {
-  return row_bytes % 128 == 0 ? 0 : row_bytes % 32 == 0 ? 1 : row_bytes % 16 == 0 ? 2 : 3;
+  if (row_bytes % 128 == 0) return 0;
+  if (row_bytes % 32 == 0) return 1;
+  int32_t rows = 2;
+  for (int64_t vector = 16; vector > 2 && row_bytes % vector != 0; vector /= 2) ++rows;
+  return rows;
 }
 
 }  // namespace

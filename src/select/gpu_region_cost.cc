@@ -48,7 +48,7 @@ GpuRegionCost::GpuRegionCost(const GpuKernelSetObj& ks, const GpuProblem& proble
       problem_(problem),
       model_(model),
       steps_(StepsOf(ks.manifest().types, problem.k)),
-      depth_(Locate(1)),
+      cluster_depths_(LocateClusters()),
       narrow_(NarrowOf(ks.manifest().types, problem.n)),
       line_us_(LineUsOf(ks.manifest(), problem)),
       least_us_(machine_.launch_us + StreamUs(problem.m, problem.n)) {}
@@ -58,7 +58,8 @@ float GpuRegionCost::RegionUs(const GpuKernelSpec& kernel, const GpuTiling& tili
   if (model_ == CostModel::kWavesOnly) return std::ceil(tiling.waves);
   const GpuCostGrid& grid = ks_.manifest().grid;
   const float* table = kernel.us.data();
-  const GpuCostGrid::Depth depth = split.blocks() == 1 ? depth_ : Locate(split.blocks());
+  const GpuCostGrid::Depth depth =
+      split.slices == 1 ? cluster_depths_[ClusterIndex(split.cluster)] : Locate(split.blocks());
   if (model_ == CostModel::kTaskOnly) {
     return grid.LaunchUs(table, depth, 1.0f / static_cast<float>(kernel.slots), machine_.launch_us);
   }
@@ -82,8 +83,14 @@ float GpuRegionCost::LeastSplitUs(const GpuKernelSpec& kernel, int32_t cluster,
   // Adding up slices may be predicted to cost less than nothing.
   const float slices_us = std::min({0.0f, cost.slices_us + 2.0f * cost.slice_us,
                                     cost.slices_us + static_cast<float>(slices) * cost.slice_us});
-  return ks_.manifest().grid.TaskUs(kernel.us.data(), Locate(cluster * slices)) +
+  const GpuCostGrid::Depth depth =
+      slices == 1 ? cluster_depths_[ClusterIndex(cluster)] : Locate(cluster * slices);
+  return ks_.manifest().grid.TaskUs(kernel.us.data(), depth) +
          cost.cluster_us[ClusterIndex(cluster)] + slices_us;
+}
+
+std::array<GpuCostGrid::Depth, 4> GpuRegionCost::LocateClusters() const {
+  return {Locate(1), Locate(2), Locate(4), Locate(8)};
 }
 
 GpuCostGrid::Depth GpuRegionCost::Locate(int32_t parts) const {

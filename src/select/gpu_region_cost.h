@@ -5,6 +5,8 @@
 #ifndef MOONPOLY_SELECT_GPU_REGION_COST_H_
 #define MOONPOLY_SELECT_GPU_REGION_COST_H_
 
+#include <array>
+
 #include "artifact/gpu_kernel_set.h"
 #include "select/cost_model.h"
 #include "select/gpu_plan.h"
@@ -28,7 +30,8 @@ class GpuRegionCost {
 
   /*! \brief No launch of the kernel with its whole reduction takes less. */
   float LeastUs(const GpuKernelSpec& kernel) const {
-    return ks_.manifest().grid.TaskUs(kernel.us.data(), depth_);
+    if (model_ == CostModel::kWavesOnly) return 0.0f;
+    return ks_.manifest().grid.TaskUs(kernel.us.data(), cluster_depths_[0]);
   }
 
   /*!
@@ -38,7 +41,9 @@ class GpuRegionCost {
   float LeastSplitUs(const GpuKernelSpec& kernel, int32_t cluster, int32_t slices) const;
 
  private:
+  // Where a part of the reduction lies on the k axis.
   GpuCostGrid::Depth Locate(int32_t parts) const;
+  std::array<GpuCostGrid::Depth, 4> LocateClusters() const;
   float StreamUs(int64_t rows, int64_t cols) const;
   float FetchUs(const GpuTiling& tiling, int64_t rows, int64_t cols) const;
 
@@ -47,8 +52,8 @@ class GpuRegionCost {
   const GpuProblem& problem_;
   const CostModel model_;
   const int32_t steps_;
-  /*! \brief Where the whole reduction lies on the k axis. */
-  const GpuCostGrid::Depth depth_;
+  /*! \brief Where the parts of clusters of 1, 2, 4 and 8 blocks lie on the k axis. */
+  const std::array<GpuCostGrid::Depth, 4> cluster_depths_;
   /*! \brief Which of a kernel's costs of narrow stores there is; -1 for none. */
   const int32_t narrow_;
   /*! \brief Microseconds for each row or column of A or B that tiles fetch. */

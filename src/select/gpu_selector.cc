@@ -104,10 +104,14 @@ class GpuSearch {
   void TryWhole(Serving* each) {
     const int32_t index = each->kernel;
     const GpuKernelSpec& kernel = ks_.kernel(index);
+    const float least_us = cost_.LeastUs(kernel);
+    least_task_us_ = std::min(least_task_us_, least_us);
+    const bool hopeless = all_ == nullptr && least_us >= shortlist_.worst_us();
+    if (hopeless && !kernel.split) return;
     const GpuTiling tiling = TilingOf(kernel, problem_.m, problem_.n, kWholeReduction);
-    const float us = cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, kWholeReduction);
     each->tiling = tiling;
-    least_task_us_ = std::min(least_task_us_, cost_.LeastUs(kernel));
+    if (hopeless) return;
+    const float us = cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, kWholeReduction);
     OfferWhole({us, index, kWholeReduction, tiling});
     if (tiling.waves <= 1.0f || tiling.waves > kMostWaves) return;
     AddStart(index, us * std::floor(tiling.waves) / std::ceil(tiling.waves));
