@@ -1,8 +1,9 @@
 """The selector on launches recorded on an H200: how near it comes to the fastest of them.
 
-``recorded_h200.json`` holds a kernel set's costs and, for 75 drawn shapes, the launches that took
-less than twice the fastest one's time: [kernel, cluster, slices, µs]. It was cut from what
-``moonpoly.benchmarks.gpu.record`` wrote. The costs were fitted to these records among others.
+``recorded_h200.json`` holds a kernel set's costs and, for 60 drawn shapes with launches overlapping
+and not, the launches that took less than twice the fastest one's time: [kernel, cluster, slices,
+µs]. It was cut from what ``moonpoly.benchmarks.gpu.record`` wrote. The costs were fitted to records
+of other shapes.
 """
 
 from __future__ import annotations
