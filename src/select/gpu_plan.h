@@ -91,6 +91,18 @@ struct GpuDepth {
 GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuMachine& machine, const GpuTiling& tiling,
                  GpuSplit split, int64_t steps, bool overlap);
 
+/*!
+ * \brief Neighbouring blocks that a launch has put close to each other, as a cluster; 1 for any
+ * place.
+ *
+ * They share nothing in it, but they fetch the same columns at about the same time, and requests of
+ * multiprocessors that are close to each other are answered by the second-level cache at once.
+ * Blocks of a launch that doesn't overlap are close to their neighbours anyway; those of one that
+ * does go to whichever multiprocessor is free.
+ */
+int32_t NeighboursOf(const GpuKernelSpec& kernel, const GpuMachine& machine,
+                     const GpuTiling& tiling, bool overlap);
+
 constexpr int kMaxGpuRegions = 2;
 
 struct GpuPlan {

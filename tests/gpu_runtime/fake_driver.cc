@@ -403,7 +403,10 @@ int cuLaunchKernelEx(const Config* config, void* function, void** arguments, voi
   }
   const Call call = ReadCall(kernel, arguments);
   const unsigned expected = kernel.cluster_p * kernel.cluster_q * call.cluster;
-  if (cluster != expected || config->grid[0] == 0 || config->grid[0] % cluster != 0 ||
+  // Overlapped launches may keep neighbours together that share nothing.
+  const bool may_be_kept = overlap != 0 && kernel.symbol == "tma" && kernel.split == 0;
+  const bool kept = may_be_kept && expected == 1 && (cluster == 2 || cluster == 4);
+  if ((cluster != expected && !kept) || config->grid[0] == 0 || config->grid[0] % cluster != 0 ||
       config->grid[0] != static_cast<unsigned>(call.grid) ||
       config->shared_bytes > static_cast<unsigned>(kernel.shared_bytes)) {
     return kInvalidValue;

@@ -201,6 +201,26 @@ def test_blocks_of_an_overlapped_launch_are_spread_over_the_gpu(fake_driver, rng
         assert shared_bytes(200, overlap=True) == 2 * 116736 // 3
 
 
+@pytest.mark.parametrize(
+    ("tiles", "cluster"), [(40, 1), (50, 4), (60, 4), (61, 1), (72, 1), (73, 4), (119, 4), (131, 2)]
+)
+def test_neighbours_of_an_overlapped_launch_are_kept_together_where_it_pays(
+    fake_driver, rng, tiles, cluster
+):
+    machine = fake_gpu.MACHINE | {"cluster_slots": [132, 66, 30, 15]}
+    ready = _ffi_api.GpuKernelSet(*fake_gpu.artifact(fake_gpu.kernel(16, 64), machine=machine))
+    a, b, c, guarded = operands(rng, 16 * tiles, 40, 24)
+    for overlap, expected in ((False, 1), (True, cluster)):
+        guarded[...] = np.nan
+        fake_driver.fake_log()
+        run(ready, a, b, c, overlap=overlap)
+        log = dict(word.split("=") for word in fake_driver.fake_log().decode().split()[1:])
+        assert int(log["cluster"]) == expected
+        assert int(log["grid"]) == -(-tiles // expected) * expected
+        close_to(c, a, b)
+        assert np.isnan(guarded[:, 40:]).all()
+
+
 def test_leading_dimensions_are_folded_into_rows(kernels, rng):
     a, b = operands(rng, 60, 24, 32)[:2]
     out = aligned((3, 4, 5, 24))

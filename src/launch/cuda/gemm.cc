@@ -9,6 +9,7 @@
 
 #include "launch/cuda/tensor_map.h"
 #include "launch/cuda/workspace.h"
+#include "select/plan.h"
 
 namespace moonpoly {
 
@@ -183,7 +184,10 @@ void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuR
   arguments.k = static_cast<int32_t>(problem.k);
   arguments.ldc = static_cast<int32_t>(matmul.ldc);
   arguments.vector_c = VectorOf(arguments.c, matmul.ldc, region.cols(), output);
-  arguments.grid = static_cast<int32_t>(tiling.blocks);
+  // Blocks that make up a whole number of clusters find no tile.
+  const int32_t neighbours = NeighboursOf(kernel, ks.manifest().machine, tiling, overlap);
+  const int64_t blocks = CeilDiv(tiling.blocks, int64_t{neighbours}) * neighbours;
+  arguments.grid = static_cast<int32_t>(blocks);
   arguments.cluster = region.split.cluster;
   arguments.slices = region.split.slices;
   const int32_t step = ks.manifest().types.step();
@@ -201,10 +205,10 @@ void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuR
   for (size_t i = 0; i < kernel.params.size(); ++i) {
     addresses[i] = arguments.Find(kernel.params[i]);
   }
-  cuda::Launch(function, static_cast<unsigned>(tiling.blocks),
-               static_cast<unsigned>(kernel.threads), static_cast<unsigned>(depth.shared_bytes),
-               static_cast<unsigned>(kernel.cluster() * region.split.cluster), overlap, stream,
-               addresses.data());
+  cuda::Launch(function, static_cast<unsigned>(blocks), static_cast<unsigned>(kernel.threads),
+               static_cast<unsigned>(depth.shared_bytes),
+               static_cast<unsigned>(neighbours * kernel.cluster() * region.split.cluster), overlap,
+               stream, addresses.data());
 }
 
 void FillZero(const GpuMatmul& matmul, int64_t item_bytes, cuda::Stream stream) {
