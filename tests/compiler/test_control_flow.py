@@ -279,3 +279,22 @@ def test_an_operator_in_a_branch_is_refused_by_its_path():
     )
     with pytest.raises(UnsupportedError, match=r"com\.microsoft\.NoSuchThing \(node 'y/a'"):
         compiler.compile(model)
+
+
+@pytest.mark.parametrize("size", ["2", "k"])
+def test_a_condition_of_two_elements_is_refused(size):
+    model = graph(
+        f"""g (float[n] x, bool[{size}] c) => (float[n] y) {{
+            [choice] y = If (c) <
+                then_branch = t () => (float[n] a) {{ a = Exp(x) }},
+                else_branch = f () => (float[n] b) {{ b = Neg(x) }}
+            >
+        }}"""
+    )
+    if size == "2":
+        with pytest.raises(UnsupportedError, match=r"'choice'.*the condition must be one element"):
+            compiler.compile(model)
+        return
+    run = compiler.compile(model)
+    with pytest.raises(MoonPolyError, match="dimensions k and 1 must be equal, got 2 and 1"):
+        run(x=np.zeros(3, np.float32), c=np.ones(2, bool))

@@ -135,3 +135,12 @@ def test_a_dimension_can_be_fixed():
     assert imported.outputs[0].shape == ("b", 128)
     with pytest.raises(InputError, match="no symbolic dimension 't' in the model; it has b, s"):
         import_model(model, {"t": 1})
+
+
+def test_an_expression_of_dimensions_is_held_against_its_input():
+    model = graph("g (float[n,k] x) => (float[n,m] y) { y = Neg(x) }")
+    model.graph.input[0].type.tensor_type.shape.dim[1].dim_param = "2*n + 1"
+    run = compiler.compile(model)
+    assert run(x=np.zeros((3, 7), np.float32))["y"].shape == (3, 7)
+    with pytest.raises(InputError, match=r"axis 1 of 'x' must be 2\*n\+1, which is 7 at n=3"):
+        run(x=np.zeros((3, 6), np.float32))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -97,6 +99,15 @@ def test_an_equality_of_expressions_is_checked():
         InputError, match=r"past \+ new and \(total // 2\) \* 2 must be equal, got 4"
     ):
         check_constraints([rule], {"past": 3, "new": 1, "total": 9})
+
+
+def test_a_dimension_that_is_an_expression_is_checked():
+    metadata = replace(
+        _metadata(TensorSpec("x", "float32", ("s", "2*s"))), stated={"2*s": ["*", "s", 2]}
+    )
+    bind_inputs(metadata, {"x": np.zeros((2, 4), np.float32)})
+    with pytest.raises(InputError, match=r"axis 1 of 'x' must be 2\*s, which is 4 at s=2, got 5"):
+        bind_inputs(metadata, {"x": np.zeros((2, 5), np.float32)})
 
 
 def test_a_least_size_is_checked():

@@ -63,6 +63,7 @@ def model_metadata(
                 if symbol in model.dim_names
             },
         },
+        "stated": dict(model.conditions.stated or {}),
         "least": dict(model.conditions.at_least or {}),
         "dim_hints": {name: list(bounds) for name, bounds in dim_hints.items()},
         "report": [entry.to_dict() for entry in table.report],

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from moonpoly.error import InputError
-from moonpoly.runtime.dim_expr import DimExpr, evaluate, spell
+from moonpoly.runtime.dim_expr import DimExpr, evaluate, names_in, spell
 from moonpoly.runtime.metadata import ModelMetadata, TensorSpec
 
 # What generated code may assume of the address of a tensor.
@@ -37,6 +37,7 @@ def bind_inputs(metadata: ModelMetadata, given: Mapping[str, Any]) -> list[np.nd
         _check(spec, array, bound)
         arrays.append(_lay_out(array))
     sizes = {dim: size for dim, (size, _) in bound.items()}
+    _check_stated(metadata.stated, bound)
     check_constraints(metadata.constraints, sizes)
     check_limits(metadata.limits, sizes)
     check_least(metadata.least, sizes)
@@ -60,6 +61,18 @@ def check_constraints(
                 f"dimensions {spell(left)} and {spell(right)} must be equal, "
                 f"got {got_left} and {got_right}"
             )
+
+
+def _check_stated(
+    stated: Mapping[str, DimExpr], bound: Mapping[int | str, tuple[int, str]]
+) -> None:
+    sizes = {dim: size for dim, (size, _) in bound.items()}
+    for text, expr in stated.items():
+        wanted, (got, where) = evaluate(expr, sizes), bound[text]
+        if wanted is not None and got != wanted:
+            given = ", ".join(f"{dim}={sizes[dim]}" for dim in names_in(expr))
+            at = f" at {given}" if given else ""
+            raise InputError(f"{where} must be {text}, which is {wanted}{at}, got {got}")
 
 
 def check_limits(limits: Iterable[tuple[str, int]], sizes: Mapping[int | str, int]) -> None:

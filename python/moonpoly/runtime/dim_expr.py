@@ -33,6 +33,15 @@ def evaluate(expr: DimExpr, sizes: Mapping[int | str, int]) -> int | None:
     return _OPERATIONS[str(name)](left, right)
 
 
+def names_in(expr: DimExpr) -> list[str]:
+    """Return the dimensions that an expression names, each once, as they come."""
+    if isinstance(expr, str):
+        return [expr]
+    if not isinstance(expr, list):
+        return []
+    return list(dict.fromkeys(name for operand in expr[1:] for name in names_in(operand)))
+
+
 def spell(expr: DimExpr) -> str:
     """Write an expression as Python has it."""
     if not isinstance(expr, list):

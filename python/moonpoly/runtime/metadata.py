@@ -38,6 +38,8 @@ class ModelMetadata:
         Symbol's name → largest size that the model's own tables allow.
     least
         Symbol's name → smallest size that the model makes sense of.
+    stated
+        Expression that an input's dimension is, as the ONNX file has it → what it says.
     raw
         The whole JSON document, for printing.
     defaults
@@ -56,6 +58,7 @@ class ModelMetadata:
     limits: tuple[tuple[str, int], ...]
     least: tuple[tuple[str, int], ...]
     raw: Mapping[str, Any] = field(repr=False, hash=False, compare=False)
+    stated: Mapping[str, DimExpr] = field(default_factory=dict, hash=False)
     defaults: Mapping[str, str] = field(default_factory=dict, hash=False)
     constants: tuple[str, ...] = ()
 
@@ -94,6 +97,7 @@ class ModelMetadata:
                 constraints=tuple((left, right) for left, right in raw.get("constraints", ())),
                 limits=tuple((str(dim), int(most)) for dim, most in raw.get("limits", {}).items()),
                 least=tuple((str(dim), int(n)) for dim, n in raw.get("least", {}).items()),
+                stated=dict(raw.get("stated", {})),
                 defaults=dict(raw.get("defaults", {})),
                 constants=tuple(raw.get("constants", ())),
                 raw=raw,

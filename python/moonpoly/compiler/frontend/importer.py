@@ -101,6 +101,11 @@ def import_model(
     named, sizes = name_dims(loaded.proto).fixed(fixed_dims or {})
     module, learned, positive = _to_relax(loaded.proto, sizes, on_progress)
     outputs = _output_specs(loaded, module, named)
+    dims = (
+        pair
+        for spec, param in zip(named.specs, module["main"].params, strict=True)
+        for pair in zip(spec.shape, param.ty.shape.values, strict=True)
+    )
     return ImportedModel(
         module=module,
         name=loaded.name,
@@ -108,7 +113,7 @@ def import_model(
         inputs=named.specs,
         outputs=outputs,
         dim_names=named.dim_names,
-        conditions=find_conditions(learned, positive, named.dim_names),
+        conditions=find_conditions(learned, positive, named.dim_names, dims),
         defaults=defaults,
         constants=tuple(overridable(loaded.proto.graph)),
     )

@@ -37,6 +37,14 @@ def _call(
     ]
 
 
+def _require_one_element(ctx: Context, operand: int, name: str) -> None:
+    """Refuse a condition or count of more or fewer elements: at run time if only then known."""
+    for size in ctx.shape(operand) or ():
+        if isinstance(size, int) and size != 1:
+            ctx.unsupported(f"{name} must be one element; its operands are {ctx.operands()}")
+        ctx.require_equal(size, 1)
+
+
 def _lost(ctx: Context) -> list[None]:
     # What is in the subgraph has been reported.
     return [None] * ctx.num_outputs
@@ -45,6 +53,7 @@ def _lost(ctx: Context) -> list[None]:
 @converts("If")
 def if_(ctx: Context) -> Converted:
     """Import the branch that is known to be taken, or both as functions of which one is called."""
+    _require_one_element(ctx, 0, "the condition")
     known = ctx.constant(0)
     if known is not None:
         return ctx.inline(ctx.attrs["then_branch" if known.item() else "else_branch"])
@@ -152,6 +161,9 @@ def _stacked(count: Integer | None, scan: Outline) -> Outline:
 @converts("Loop")
 def loop(ctx: Context) -> Converted:
     """States may change shape between iterations; scan outputs are stacked."""
+    for operand, name in enumerate(("the number of trips", "the condition")):
+        if ctx.has_input(operand):
+            _require_one_element(ctx, operand, name)
     initial = [value for value in ctx.values[2:] if value is not None]
     graph = ctx.attrs["body"]
     leading: list[Outline | str] = ["iteration", Outline("bool", ())]
@@ -175,7 +187,11 @@ def _dtype_imm(dtype: str) -> relax.Expr:
 
 
 def _empty(scan: Outline) -> relax.ShapeExpr:
-    """Return the sizes after the first that a scan output has where nothing is stacked."""
+    """Return the sizes after the first that a scan output has where nothing is stacked.
+
+    The standard leaves them open. Those that every iteration would give are the ones that what
+    follows is compiled for; ONNX Runtime takes those that the body states, and 0 for symbols.
+    """
     return relax.ShapeExpr([0 if dim is None else dim for dim in scan.dims or ()])
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import tvm
 from tvm import tirx
 
 from moonpoly.compiler.frontend.dimensions.equalities import Equality, upper_bound
@@ -37,15 +38,21 @@ class Conditions:
         Pairs of expressions of dimensions that must be equal.
     at_most, at_least
         Dimension → its largest and smallest size.
+    stated
+        Expression that the file has for an input's dimension, as written there → what it says.
     """
 
     equal: tuple[tuple[Tree, Tree], ...] = ()
     at_most: Mapping[str, int] | None = None
     at_least: Mapping[str, int] | None = None
+    stated: Mapping[str, Tree] | None = None
 
 
 def find_conditions(
-    learned: Sequence[Equality], positive: Sequence[tirx.Var], dim_names: Mapping[str, str]
+    learned: Sequence[Equality],
+    positive: Sequence[tirx.Var],
+    dim_names: Mapping[str, str],
+    inputs: Iterable[tuple[int | str, tvm.ir.Expr]],
 ) -> Conditions:
     """Return what was learned of dimensions, under the names of the ONNX file.
 
@@ -57,6 +64,8 @@ def find_conditions(
         Symbols that must be at least 1.
     dim_names
         Symbol → symbolic dimension's name in the ONNX file.
+    inputs
+        Every dimension of the inputs, as the file has it, and in the Relax function.
     """
     equal: list[tuple[Tree, Tree]] = []
     at_most: dict[str, int] = {}
@@ -70,7 +79,14 @@ def find_conditions(
         if left is not None and right is not None and (left, right) not in equal:
             equal.append((left, right))
     at_least = {dim_names[var.name]: 1 for var in positive if var.name in dim_names}
-    return Conditions(tuple(equal), at_most, at_least)
+    names = set(dim_names.values())
+    said = {
+        text: _tree(dim, dim_names)
+        for text, dim in inputs
+        if isinstance(text, str) and text not in names
+    }
+    stated = {text: tree for text, tree in said.items() if tree is not None}
+    return Conditions(tuple(equal), at_most, at_least, stated)
 
 
 def _tree(dim: Integer, dim_names: Mapping[str, str]) -> Tree | None:
