@@ -117,14 +117,19 @@ def aligned(shape, fill=np.nan, offset=0, dtype="float16") -> np.ndarray:
     return out
 
 
-_MAPS = {
-    "tma": ["x_map", "y_map"],
-    "async": ["a", "a_skip", "a_m", "b", "b_skip", "b_n"],
-    "residue": [f"{x}_map{i or ''}" for x in "xy" for i in range(8)]
-    + ["a_skip", "a_m", "b_skip", "b_n"],
-    "strided": ["a", "a_skip", "a_m", "a_k", "b", "b_skip", "b_n", "b_k"],
-}
-_MAPS |= {"gemv": _MAPS["strided"], "direct": _MAPS["async"]}
+_BY_ITEMS = ["a", "a_skip", "a_m", "a_k", "b", "b_skip", "b_n", "b_k"]
+_BY_ROWS = ["a", "a_skip", "a_m", "b", "b_skip", "b_n"]
+
+
+def operands_of(loads: str, dtype: str) -> list[str]:
+    """Return the arguments that tell a kernel of A and B, as it loads them."""
+    if loads == "tma":
+        return ["x_map", "y_map"]
+    if loads == "residue":
+        residues = min(16 // numpy_type(dtype).itemsize, 8)
+        maps = [f"{x}_map{i or ''}" for x in "xy" for i in range(residues)]
+        return [*maps, "a_skip", "a_m", "b_skip", "b_n"]
+    return _BY_ROWS if loads in ("async", "direct") else _BY_ITEMS
 
 
 def kernel(
@@ -179,7 +184,7 @@ def kernel(
 def played(entry, types=("float16", "float16")):
     """Return a manifest's entry with what only running it needs, and the code that plays it."""
     loads, split = entry["loads"], entry["split"]
-    params = _MAPS[loads] + ["c", "m", "n", "k", "ldc", "vector_c", "grid"]
+    params = [*operands_of(loads, types[0]), "c", "m", "n", "k", "ldc", "vector_c", "grid"]
     if split:
         workspace = ["workspace", "counters", "cluster", "slices"]
         params += ["cluster"] if loads in ("direct", "gemv") else workspace

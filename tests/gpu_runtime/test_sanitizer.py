@@ -6,7 +6,6 @@ not all wait for. A process runs the kernels of one image, several at once.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -34,11 +33,6 @@ FOUND = 9
 LIMIT_S = 300
 # Each process listens on ports of its own.
 FIRST_PORT, PORTS = 49152, 16
-
-
-@pytest.fixture(scope="module")
-def artifact():
-    return autotune.load_artifact(Target.parse("cuda-sm90a"), Workload("gemm", "float16"))
 
 
 def run(tool: str, folder: Path, image: str, port: int) -> str:
@@ -69,9 +63,10 @@ def run(tool: str, folder: Path, image: str, port: int) -> str:
 
 
 @pytest.mark.parametrize("tool", OPTIONS)
-def test_no_kernel_reads_writes_or_races_where_it_should_not(artifact, tool):
-    manifest = json.loads((artifact.path / "manifest.json").read_text())
-    images = sorted({kernel["cubin"] for kernel in manifest["kernels"]})
+@pytest.mark.parametrize("dtype", ["float16", "int8", "tf32", "float8_e4m3fn"])
+def test_no_kernel_reads_writes_or_races_where_it_should_not(tool, dtype):
+    artifact = autotune.load_artifact(Target.parse("cuda-sm90a"), Workload("gemm", dtype))
+    images = sorted({kernel["cubin"] for kernel in artifact.manifest["kernels"]})
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
         reports = pool.map(
             lambda i: run(tool, artifact.path, images[i], FIRST_PORT + PORTS * i),
