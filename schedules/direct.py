@@ -1,7 +1,7 @@
 """Programs of any GPU with mma instructions that load straight into registers: what to try.
 
-A warp has 16 to 64 rows of the instructions. More warps share the
-reduction, or are side by side where it is short. Blocks are as many as the registers hold.
+A warp has 16 to 64 rows of the instructions. More warps share the reduction, or are side by side
+where it is short. Blocks are as many as the registers hold.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ import tvm
 from tvm.script import tirx as T
 
 from .add_up import add_up
-from .config import AROUND_WORDS, CHUNK_BYTES, THREAD_WORDS, WARP, DirectConfig
-from .load import WIDTHS, clear_beyond, load_aligned, load_around, shift_into_place
-from .multiply import multiply
+from .config import CHUNK_BYTES, THREAD_WORDS, WARP, DirectConfig
+from .load import WIDTHS
 from .place import column_of, item_of, register_of, row_of
+from .steps import steps
 from .store import store
 
 
@@ -20,70 +20,14 @@ def gemm_direct(c: DirectConfig) -> tvm.tirx.PrimFunc:
     rows are ``a_m`` and ``b_n`` items apart. Rows of C may be stored ``vector_c`` items at once.
     ``cluster`` blocks share the reduction of a tile.
     """
-    run, write = multiply(c), store(c)
+    aligned_steps, around_steps = steps(c)
     leave, collect, share, gather = add_up(c)
+    write = store(c)
     width, stages = c.item.bytes, c.stages
     round_bytes = stages * CHUNK_BYTES
     rows, columns = c.row_lines, c.column_lines
     lines = rows + columns
     zero = tvm.tirx.const(0, c.item.sums)
-
-    @T.inline
-    def aligned_round(x, y, x_first, y_first, words, sums, at, end, guarded, bytes_of_load):
-        for s in T.unroll(stages):
-            chunk: T.let = at[1] + s * CHUNK_BYTES
-            first: T.let = s * lines * THREAD_WORDS
-            load_aligned(words, first, x, x_first, rows, chunk, at[2], end, guarded, bytes_of_load)
-            load_aligned(
-                words,
-                first + rows * THREAD_WORDS,
-                y,
-                y_first,
-                columns,
-                chunk,
-                at[2],
-                end,
-                guarded,
-                bytes_of_load,
-            )
-        for s in T.unroll(stages):
-            run(words, s * lines * THREAD_WORDS, sums)
-
-    @T.inline
-    def around_round(x, y, x_first, y_first, raw, words, sums, at, end, guarded):
-        for s in T.unroll(stages):
-            chunk: T.let = at[1] + s * CHUNK_BYTES
-            first: T.let = s * lines * AROUND_WORDS
-            load_around(raw, first, x, x_first, rows, chunk, at[2], end, guarded)
-            load_around(
-                raw, first + rows * AROUND_WORDS, y, y_first, columns, chunk, at[2], end, guarded
-            )
-        for s in T.unroll(stages):
-            first: T.let = s * lines * AROUND_WORDS
-            shift_into_place(words, 0, raw, first, x_first, rows)
-            shift_into_place(
-                words, rows * THREAD_WORDS, raw, first + rows * AROUND_WORDS, y_first, columns
-            )
-            if guarded:
-                clear_beyond(words, lines, at[1] + s * CHUNK_BYTES, at[2], end)
-            run(words, 0, sums)
-
-    @T.inline
-    def aligned_steps(x, y, x_first, y_first, words, sums, at, end, bytes_of_load):
-        while at[1] + round_bytes <= end:
-            aligned_round(x, y, x_first, y_first, words, sums, at, end, False, bytes_of_load)
-            at[1] = at[1] + at[3]
-        if at[1] < end:
-            aligned_round(x, y, x_first, y_first, words, sums, at, end, True, bytes_of_load)
-
-    @T.inline
-    def around_steps(x, y, x_first, y_first, words, sums, at, end):
-        raw = T.alloc_local([stages * lines * AROUND_WORDS], "uint32")
-        while at[1] + round_bytes <= end:
-            around_round(x, y, x_first, y_first, raw, words, sums, at, end, False)
-            at[1] = at[1] + at[3]
-        if at[1] < end:
-            around_round(x, y, x_first, y_first, raw, words, sums, at, end, True)
 
     @T.prim_func
     def main(
