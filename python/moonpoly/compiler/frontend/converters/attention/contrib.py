@@ -38,24 +38,47 @@ class _Operands:
 
 @converts("Attention", domain="com.microsoft")
 def _attention(ctx: Context) -> list[relax.Expr | None]:
+    if ctx.has_input(6):
+        ctx.unsupported("past_sequence_length, which comes with a shared buffer")
+    data, weight, bias = (ctx.input(index) for index in range(3))
+    if data is None or weight is None:
+        ctx.unsupported("the input or the weights are left out")
+    product = ctx.emit(relax.op.matmul(data, weight))
+    if bias is not None:
+        product = ctx.emit(relax.op.add(product, bias))
+    return attend_projected(ctx, product, ctx.input(3), ctx.input(4), ctx.input(5))
+
+
+def attend_projected(
+    ctx: Context,
+    projected: relax.Expr,
+    mask: relax.Expr | None,
+    past: relax.Expr | None,
+    bias: relax.Expr | None,
+) -> list[relax.Expr | None]:
+    """Return the results of a node with the attributes of Attention.
+
+    Parameters
+    ----------
+    projected
+        Q, K and V side by side: (batch, length, widths).
+    mask
+        As :func:`hide` takes it.
+    past
+        (2, batch, heads, length, size).
+    bias
+        Added to the scores.
+    """
     for name in ("do_rotary", "past_present_share_buffer"):
         if ctx.attrs.get(name, 0):
             ctx.unsupported(name)
-    if ctx.has_input(6):
-        ctx.unsupported("past_sequence_length, which comes with a shared buffer")
-    data, weight = ctx.input(0), ctx.input(1)
-    if data is None or weight is None:
-        ctx.unsupported("the input or the weights are left out")
-    heads = ctx.attrs["num_heads"]
-    parts = _project(ctx, data, weight)
-    query, key, value = (split_heads(ctx, part, heads) for part in parts)
-    past = ctx.input(4)
+    parts = _cut(ctx, projected, _widths(ctx, projected))
+    query, key, value = (split_heads(ctx, part, ctx.attrs["num_heads"]) for part in parts)
     if past is not None:
         key = append(ctx, _half(ctx, past, 0), key)
         value = append(ctx, _half(ctx, past, 1), value)
     cached = 0 if past is None else sizes(ctx, past)[3]
-    operands = _Operands(query, key, value, ctx.input(3), ctx.input(5), cached)
-    result = _attend(ctx, operands)
+    result = _attend(ctx, _Operands(query, key, value, mask, bias, cached))
     present = None
     if ctx.wants(1):
         halves = [ctx.emit(relax.op.expand_dims(part, [0])) for part in (key, value)]
@@ -63,19 +86,15 @@ def _attention(ctx: Context) -> list[relax.Expr | None]:
     return [result, present][: max(1, ctx.num_outputs)]
 
 
-def _project(ctx: Context, data: relax.Expr, weight: relax.Expr) -> list[relax.Expr]:
-    """Return Q, K and V of (batch, length, …) by one product."""
-    product = ctx.emit(relax.op.matmul(data, weight))
-    bias = ctx.input(2)
-    if bias is not None:
-        product = ctx.emit(relax.op.add(product, bias))
-    width = sizes(ctx, product)[-1]
-    widths = ctx.attrs.get("qkv_hidden_sizes")
-    if widths is None:
-        if not isinstance(width, int):
-            ctx.unsupported("the weights' size must be known")
-        widths = [width // 3] * 3
-    return _cut(ctx, product, widths)
+def _widths(ctx: Context, projected: relax.Expr) -> Sequence[int]:
+    """Return the sizes of Q, K and V."""
+    widths: Sequence[int] | None = ctx.attrs.get("qkv_hidden_sizes")
+    if widths is not None:
+        return widths
+    width = sizes(ctx, projected)[-1]
+    if not isinstance(width, int):
+        ctx.unsupported("the weights' size must be known")
+    return [width // 3] * 3
 
 
 def _cut(ctx: Context, data: relax.Expr, widths: Sequence[int]) -> list[relax.Expr]:

@@ -29,6 +29,7 @@ from moonpoly.compiler.frontend.converters.quantized.quantization import (
 )
 from moonpoly.compiler.frontend.converters.registry import converts
 from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.graph.unify import broadcast_operands
 from moonpoly.compiler.frontend.node.values import Integer
 
 
@@ -207,6 +208,24 @@ def _qlinear_activation(ctx: Context) -> relax.Expr:
 def _qlinear_concat(ctx: Context) -> relax.Expr:
     parts = [_real(ctx, index) for index in range(2, len(ctx.values), 3)]
     return _quantized(ctx, ctx.emit(relax.op.concat(parts, axis=ctx.attrs["axis"])), 0)
+
+
+@converts("QLinearWhere", domain="com.microsoft")
+def _qlinear_where(ctx: Context) -> relax.Expr:
+    """Quantise both as the result is, element by element, before one is chosen."""
+    either = [_quantized(ctx, _real(ctx, index), 7) for index in (1, 4)]
+    condition = ctx.input(0)
+    assert condition is not None, "the checker wants the operands"
+    operands = broadcast_operands(ctx, [condition, *either])
+    return ctx.emit(relax.op.where(*operands))
+
+
+@converts("QLinearReduceMean", domain="com.microsoft")
+def _qlinear_reduce_mean(ctx: Context) -> relax.Expr:
+    data = _real(ctx, 0)
+    keep = bool(ctx.attrs.get("keepdims", 1))
+    mean = ctx.emit(relax.op.mean(data, ctx.attrs.get("axes"), keepdims=keep))
+    return _quantized(ctx, mean, 3)
 
 
 @converts("QGemm", domain="com.microsoft")
