@@ -8,8 +8,10 @@ share, then what each one's launches say beyond them.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -49,7 +51,18 @@ def recorded_plans(kernels: Any, record: Mapping[str, Any]) -> dict[Key, tuple[s
     return plans
 
 
-def fit_corrections(manifest: dict[str, Any], records: Sequence[Mapping[str, Any]]) -> None:
+@dataclass(frozen=True)
+class Point:
+    """Where a launch lies on a table's axes, and the logarithm of its correction there."""
+
+    k: float
+    load: float
+    log_ratio: float
+
+
+def fit_corrections(
+    manifest: dict[str, Any], records: Sequence[Mapping[str, Any]]
+) -> dict[str, list[Point]]:
     """Set ``correction`` in the costs of kernels that were recorded.
 
     Parameters
@@ -58,18 +71,36 @@ def fit_corrections(manifest: dict[str, Any], records: Sequence[Mapping[str, Any
         A GPU artifact's, its costs without corrections.
     records
         Shapes with their launches, as ``benchmarks.gpu.record`` writes them.
+
+    Returns
+    -------
+    dict
+        How far each kernel's launches of whole reductions are corrected, where none overlap.
     """
-    rows = defaultdict(list)
-    for name, *row in _rows(manifest, records):
+    rows: dict[str, list[list[Any]]] = defaultdict(list)
+    places: dict[str, list[tuple[float, float, float, int]]] = defaultdict(list)
+    for name, place, *row in _rows(manifest, records):
+        if place is not None:
+            places[name].append((*place, len(rows[name])))
         rows[name].append(row)
     samples = {name: _System(each) for name, each in rows.items() if len(each) >= _FEWEST}
     if not samples:
-        return
+        return {}
     shared = sum(samples.values(), start=_System([])).solve(_SHARED_RIDGE)
     for kernel in manifest["kernels"]:
         if kernel["name"] in samples:
             own = samples[kernel["name"]].without(shared).solve(_OWN_RIDGE)
             kernel["cost"]["correction"] = [round(float(x), _DIGITS) for x in shared + own]
+    return {
+        kernel["name"]: [
+            Point(k, load, math.log(_exp2(log_us + float(terms @ weights)) / us))
+            for k, load, us, row in places[kernel["name"]]
+            for terms, log_us in [(rows[kernel["name"]][row][0], _log2(us))]
+        ]
+        for kernel in manifest["kernels"]
+        if kernel["name"] in samples
+        for weights in [np.array(kernel["cost"]["correction"])]
+    }
 
 
 class _System:
@@ -102,8 +133,9 @@ class _System:
 
 def _rows(
     manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, Vector, float, float]]:
-    """Yield the kernel of each recorded launch, its terms, what they explain, and its weight."""
+) -> Iterator[tuple[str, tuple[float, float, float] | None, Vector, float, float]]:
+    """Yield the kernel of each recorded launch, its k, load and µs by the table if it is whole and
+    overlaps no other, its terms, what they explain, and its weight."""
     from moonpoly import _ffi_api
 
     kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
@@ -115,11 +147,20 @@ def _rows(
                 continue
             text, plan = plans[name, cluster, slices]
             terms = np.array(_ffi_api.gpu_launch_terms(kernels, text))
-            left = _log2(us) - _log2(max(plan["regions"][0]["us"], _LEAST_US))
-            yield name, terms, left, _HALF_AS_FAST ** float(np.log2(us / best_us))
+            [region] = plan["regions"]
+            table_us = max(region["us"], _LEAST_US)
+            whole = cluster * slices == 1 and not plan["overlap"]
+            place = (record["k"], region["load"], table_us) if whole else None
+            left = _log2(us) - _log2(table_us)
+            yield name, place, terms, left, _HALF_AS_FAST ** float(np.log2(us / best_us))
 
 
 def _log2(x: float) -> float:
     """The selector's logarithm, which is linear between powers of two."""
     mantissa, exponent = np.frexp(x)
     return float(2.0 * mantissa - 2.0 + exponent)
+
+
+def _exp2(x: float) -> float:
+    """What it is the logarithm of."""
+    return math.ldexp(1.0 + x - math.floor(x), math.floor(x))

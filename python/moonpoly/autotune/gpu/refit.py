@@ -112,6 +112,16 @@ def refit(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
         shared = [x for x in launches[kernel["name"]] if x.cluster * x.slices > 1]
         if shared:
             _refit_split(kernel["cost"], shared)
+    # Plans are looked at once more if their tables put them near the cheapest, so tables take over
+    # what they can of the corrections.
+    for name, points in fit_corrections(fitted, records).items():
+        [cost] = [kernel["cost"] for kernel in fitted["kernels"] if kernel["name"] == name]
+        if points:
+            at = [(point.k, point.load) for point in points]
+            ratios = np.array([point.log_ratio for point in points])
+            _scale(cost, at, ratios, np.ones(len(points)), fitted["grid"])
+    for kernel in fitted["kernels"]:
+        kernel["cost"].pop("correction", None)
     fit_corrections(fitted, records)
     return fitted
 
@@ -188,8 +198,6 @@ def _bound(x: _Launch, launch_us: float, rates: Sequence[float]) -> bool:
 
 def _correct(cost: dict[str, Any], launches: Sequence[_Launch], grid: Mapping[str, Any]) -> None:
     """Multiply a table by the smooth function that explains the launches best."""
-    surface = Surface(grid)
-    rows = np.stack([surface.basis(x.k, x.load) for x in launches])
     # What is left of a launch without its narrow stores is some of it at least.
     residual = np.array(
         [
@@ -200,6 +208,19 @@ def _correct(cost: dict[str, Any], launches: Sequence[_Launch], grid: Mapping[st
     )
     # Launches with narrow stores have a cost of their own to be explained by.
     weight = np.array([x.weight * (1.0 if x.width > 2 else _NARROW_WEIGHT) for x in launches])
+    _scale(cost, [(x.k, x.load) for x in launches], residual, weight, grid)
+
+
+def _scale(
+    cost: dict[str, Any],
+    at: Sequence[tuple[float, float]],
+    residual: Vector,
+    weight: Vector,
+    grid: Mapping[str, Any],
+) -> None:
+    """Multiply a table by a smooth function, fitted to logarithms at values of k and the load."""
+    surface = Surface(grid)
+    rows = np.stack([surface.basis(*each) for each in at])
     normal = rows.T @ (rows * weight[:, None]) + _RIDGE * surface.roughness()
     knots = np.linalg.solve(normal, rows.T @ (weight * residual))
     table = np.array(cost["us"]).reshape(len(grid["k"]), len(grid["load"]))
