@@ -9,6 +9,8 @@ from node_models import Pair, node_model, random_integers, slow
 from onnx import TensorProto, helper
 
 from moonpoly import compiler
+from moonpoly.compiler.frontend import import_model
+from moonpoly.compiler.passes.fold_constant import FoldConstant
 from moonpoly.error import UnsupportedError
 
 F32 = np.float32
@@ -170,3 +172,22 @@ def test_what_is_dequantised_is_rounded_before_it_is_added_to(rng):
         pair.assert_equal(
             x=random_integers(rng, np.uint8, (n, 7)), f=rng.normal(size=(n, 7)).astype(F32)
         )
+
+
+def test_a_weight_too_large_for_the_reference_evaluator_is_dequantised_at_compile_time(
+    rng, monkeypatch
+):
+    monkeypatch.setattr("moonpoly.compiler.frontend.walk.fold._MAX_ELEMENTS", 16)
+    model = node_model(
+        "DequantizeLinear",
+        {"i": (np.int64, ["n"])},
+        constants={"w": random_integers(rng, np.int8, (9, 7)), "s": scales(rng, 7)},
+    )
+    nodes = model.graph.node
+    nodes[0].input[:] = ["w", "s"]
+    nodes[0].output[:] = ["real"]
+    nodes.append(helper.make_node("Gather", ["real", "i"], ["y"]))
+    imported = import_model(model)
+    folded = FoldConstant()(imported.module)
+    assert "dequantize" not in folded.script()
+    Pair(model).assert_equal(i=np.array([0, 8, 3]))

@@ -163,7 +163,8 @@ def _dequantize_linear(ctx: Context) -> relax.Expr | None:
     else:
         known = None if known is None else byte_array(known)
         zero = spread(ctx, zero, known, data, axis, block)
-    return dequantize(ctx, data, scale, zero, out_dtype)
+    is_weight = ctx.constant(0) is not None and ctx.constant(1) is not None
+    return dequantize(ctx, data, scale, zero, out_dtype, folds=is_weight)
 
 
 def dequantize(
@@ -172,8 +173,14 @@ def dequantize(
     scale: relax.Expr,
     zero: relax.Expr | None,
     out_dtype: str = "float32",
+    *,
+    folds: bool = False,
 ) -> relax.Expr:
-    """Return (data - zero) * scale; the product is rounded once, to ``out_dtype``."""
+    """Return (data - zero) * scale; the product is rounded once, to ``out_dtype``.
+
+    With ``folds`` the operands are weights, and the result is found at compile time: operators that
+    the compiler evaluates, each of which rounds.
+    """
     if zero is not None and ctx.dtype(data) == "int32":
         data, zero = ctx.emit(relax.op.subtract(data, zero)), None
     compute = "float64" if out_dtype == "float64" else "float32"
@@ -183,7 +190,10 @@ def dequantize(
         value = ctx.emit(relax.op.subtract(value, ctx.emit(relax.op.astype(zero, compute))))
     if ctx.dtype(scale) != compute:
         scale = ctx.emit(relax.op.astype(scale, compute))
-    product = ctx.call_te(_rounded_product, value, scale)
+    if folds:
+        product = ctx.emit(relax.op.multiply(value, scale))
+    else:
+        product = ctx.call_te(_rounded_product, value, scale)
     return product if out_dtype == compute else ctx.emit(relax.op.astype(product, out_dtype))
 
 
