@@ -45,6 +45,20 @@ def test_per_tensor(rng, dtype):
         back.assert_equal(x=random_integers(rng, dtype, (n, m)))
 
 
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_what_is_no_number_becomes_the_least(dtype):
+    pair = Pair(
+        node_model(
+            "QuantizeLinear",
+            {"x": (F32, ["n"])},
+            constants={"s": F32(0.5), "z": dtype(3)},
+            output_types=[element(dtype)],
+        )
+    )
+    ends = [np.nan, np.inf, -np.inf, 3e38, -3e38, -0.0, 1e-40]
+    pair.assert_equal(x=np.array(ends * 5, F32))
+
+
 @pytest.mark.parametrize("axis", [1, -1])
 @pytest.mark.parametrize("dtype", [np.uint8, np.int16])
 def test_per_axis(rng, dtype, axis):

@@ -213,3 +213,25 @@ def test_a_diagonal_is_of_the_type_that_is_asked_for(rng, dtype):
         got = exe(x=np.zeros(shape, np.int32))["y"]
         assert got.dtype == want.dtype
         np.testing.assert_array_equal(got, want)
+
+
+def test_an_average_is_a_sum_in_order_and_one_division(rng):
+    """To the last bit, which says what a tie becomes where it is quantised next."""
+    model = node_model(
+        "AveragePool",
+        {"x": (F32, ["n", 4, "h", "w"])},
+        kernel_shape=[3, 2],
+        pads=[1, 1, 1, 1],
+        strides=[2, 1],
+    )
+    exe = moonpoly.compile(model)
+    for n, h, w in ((1, 1, 1), (2, 7, 9), (3, 8, 33)):
+        x = floats(rng, n, 4, h, w)
+        got = exe(x=x)["y"]
+        for y, z in np.ndindex(got.shape[2:]):
+            part = x[:, :, max(2 * y - 1, 0) : 2 * y + 2, max(z - 1, 0) : z + 1]
+            terms = np.moveaxis(part.reshape(n, 4, -1), -1, 0)
+            total = np.zeros((n, 4), F32)
+            for term in terms:
+                total = total + term
+            np.testing.assert_array_equal(got[:, :, y, z], total / F32(len(terms)))

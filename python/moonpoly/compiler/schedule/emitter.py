@@ -102,6 +102,10 @@ class Emitter(VectorBuilder):
         return self.value(expr, frame)
 
     def _divide(self, expr: tirx.Div, dividend: Expr, divisor: Expr) -> Expr:
+        if isinstance(expr.b, tirx.Cast) and is_integer(expr.b.value):
+            # The average of a window: of quantised numbers it is a tie often enough for the last
+            # bit to decide what it is rounded to.
+            return self._combine(expr, [dividend, divisor])
         if isinstance(divisor, tirx.FloatImm) and float(divisor.value) != 0.0:
             inverse: Expr = tirx.FloatImm(scalar_dtype(divisor), 1.0 / float(divisor.value))
         elif self.varies(dividend) and not self.varies(divisor):

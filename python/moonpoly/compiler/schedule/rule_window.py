@@ -15,6 +15,7 @@ from moonpoly.compiler.schedule.emitter import Emitter
 from moonpoly.compiler.schedule.expression import (
     constant_int,
     int64,
+    loads,
     substitute,
 )
 from moonpoly.compiler.schedule.partition import OPERATION_PS, share, vectors
@@ -211,11 +212,15 @@ class _Tiles:
         origin = emitter.opaque(origin, "origin")
         # TVM unrolls these loops late, and LLVM then finds the loads that rows have in common.
         # Column by column of the window, few weights and vectors of the image are live at a time.
+        # Averages are summed row by row, as everybody does: of quantised numbers they are ties.
+        by_rows = matched.reduction.combiner == "sum" and not self._has_weights()
+        taps = [window_y, window_x] if by_rows else [window_x, window_y]
         with (
-            emitter.loop(int64(0), window_x.extent, "tap_x", ForKind.UNROLLED) as tap_x,
-            emitter.loop(int64(0), window_y.extent, "tap_y", ForKind.UNROLLED) as tap_y,
+            emitter.loop(int64(0), taps[0].extent, "tap", ForKind.UNROLLED) as outer,
+            emitter.loop(int64(0), taps[1].extent, "tap", ForKind.UNROLLED) as inner,
             emitter.loop(int64(0), int64(self.block_rows), "y", ForKind.UNROLLED) as y,
         ):
+            tap_y, tap_x = (outer, inner) if by_rows else (inner, outer)
             line = y * int64(vertical.stride) + tap_y * int64(vertical.dilation)
             across = emitter.lane * int64(horizontal.stride) + tap_x * int64(horizontal.dilation)
             with emitter.unmasked():
@@ -228,6 +233,10 @@ class _Tiles:
             slot = self._slot(sums, y)
             value = combine(matched.reduction.combiner, tirx.BufferLoad(sums, slot), term)
             emitter.add(tirx.BufferStore(sums, value, slot))
+
+    def _has_weights(self) -> bool:
+        """Return whether what is summed is more than the image."""
+        return sum(1 for _ in loads(self.matched.reduction.value)) > 1
 
     def _finish(self, row: Expr, column: Expr, value: Expr) -> None:
         """Compute the output from a sum and store it."""

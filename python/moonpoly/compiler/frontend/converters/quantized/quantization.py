@@ -133,14 +133,20 @@ def saturate(
     low, high = RANGES[dtype]
     if known_zero is not None or zero is None:
         shift = known_zero or 0
-        clipped = ctx.emit(relax.op.clip(rounded, float(low - shift), float(high - shift)))
+        clipped = _clip(ctx, rounded, low - shift, high - shift)
         if shift:
             clipped = ctx.emit(relax.op.add(clipped, relax.const(float(shift), "float32")))
     else:
         # The sum is exact wherever it isn't clipped: neither side has more than 16 bits.
         shifted = ctx.emit(relax.op.add(rounded, as_float32(ctx, zero)))
-        clipped = ctx.emit(relax.op.clip(shifted, float(low), float(high)))
+        clipped = _clip(ctx, shifted, low, high)
     return ctx.emit(relax.op.astype(clipped, carrier(dtype)))
+
+
+def _clip(ctx: Context, values: relax.Expr, low: int, high: int) -> relax.Expr:
+    """Return float32 ``values`` within bounds; NaN becomes ``low``, as in ONNX Runtime."""
+    bounded = ctx.emit(relax.op.maximum(values, relax.const(float(low), "float32")))
+    return ctx.emit(relax.op.minimum(bounded, relax.const(float(high), "float32")))
 
 
 @converts("DequantizeLinear", domain="com.microsoft")
