@@ -155,15 +155,16 @@ std::vector<float> ReadCorrection(const JsonReader& cost) {
 }
 
 // Without it, tiles fetch as fast as their tables say.
-std::array<float, 3> ReadFetchRates(const JsonReader& machine) {
-  std::array<float, 3> out;
+template <size_t kCount>
+std::array<float, kCount> ReadRates(const JsonReader& machine, const char* key) {
+  std::array<float, kCount> out;
   out.fill(std::numeric_limits<float>::infinity());
-  if (!machine.Has("fetch_gbs")) return out;
-  const std::vector<float> given = machine.GetFloats("fetch_gbs");
+  if (!machine.Has(key)) return out;
+  const std::vector<float> given = machine.GetFloats(key);
   if (given.size() != out.size() ||
       std::any_of(given.begin(), given.end(), [](float x) { return !(x > 0.0f); })) {
-    TVM_FFI_THROW(ValueError) << machine.where() << ".fetch_gbs must hold 3 positive numbers, for "
-                              << "rows of whole lines, of whole sectors and of parts of them";
+    TVM_FFI_THROW(ValueError) << machine.where() << "." << key << " must hold " << kCount
+                              << " positive numbers, one for each way in which rows can lie";
   }
   std::copy(given.begin(), given.end(), out.begin());
   return out;
@@ -294,7 +295,8 @@ GpuManifest GpuManifest::Parse(const tvm::ffi::String& text) {
   out.machine.l2_bytes = GetPositive(machine, "l2_bytes");
   out.machine.l2_gbs = GetPositive(machine, "l2_gbs");
   out.machine.dram_gbs = GetPositive(machine, "dram_gbs");
-  out.machine.fetch_gbs = ReadFetchRates(machine);
+  out.machine.fetch_gbs = ReadRates<3>(machine, "fetch_gbs");
+  out.machine.direct_gbs = ReadRates<4>(machine, "direct_gbs");
   std::set<std::string> names;
   for (const JsonReader& entry : json.GetObjects("kernels")) {
     out.kernels.push_back(ReadKernel(entry, out.grid, out.machine.cluster_slots));

@@ -175,6 +175,11 @@ struct GpuMachine {
    *        whole. Infinite where that is not known.
    */
   std::array<float, 3> fetch_gbs;
+  /*!
+   * \brief The same of kernels that load straight into registers: where rows are multiples of 16,
+   * of 8, of 4 and of fewer bytes, which is what one of their loads brings.
+   */
+  std::array<float, 4> direct_gbs;
 };
 
 struct GpuManifest {

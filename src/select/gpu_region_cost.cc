@@ -33,6 +33,14 @@ float LineUsOf(const GpuManifest& manifest, const GpuProblem& problem) {
   return 1e-3f * static_cast<float>(bytes) / manifest.machine.fetch_gbs[kind];
 }
 
+// Of kernels that load straight into registers.
+float DirectLineUsOf(const GpuManifest& manifest, const GpuProblem& problem) {
+  const int64_t bytes = problem.k * manifest.types.item_bytes();
+  int kind = 0;
+  for (int64_t load = kVectorBytes; load > 2 && bytes % load != 0; load /= 2) ++kind;
+  return 1e-3f * static_cast<float>(bytes) / manifest.machine.direct_gbs[kind];
+}
+
 float AddUpUs(const GpuKernelSpec& kernel, GpuSplit split) {
   const GpuSplitCost& cost = kernel.split_cost;
   const float cluster_us = cost.cluster_us[ClusterIndex(split.cluster)];
@@ -51,6 +59,7 @@ GpuRegionCost::GpuRegionCost(const GpuKernelSetObj& ks, const GpuProblem& proble
       cluster_depths_(LocateClusters()),
       narrow_(NarrowOf(ks.manifest().types, problem.n)),
       line_us_(LineUsOf(ks.manifest(), problem)),
+      direct_line_us_(DirectLineUsOf(ks.manifest(), problem)),
       least_us_(machine_.launch_us + StreamUs(problem.m, problem.n)) {}
 
 float GpuRegionCost::RegionUs(const GpuKernelSpec& kernel, const GpuTiling& tiling, int64_t rows,
@@ -64,7 +73,7 @@ float GpuRegionCost::RegionUs(const GpuKernelSpec& kernel, const GpuTiling& tili
     return grid.LaunchUs(table, depth, 1.0f / static_cast<float>(kernel.slots), machine_.launch_us);
   }
   float us = std::max(grid.LaunchUs(table, depth, tiling.waves, machine_.launch_us),
-                      machine_.launch_us + FetchUs(tiling, rows, cols));
+                      machine_.launch_us + FetchUs(kernel, tiling, rows, cols));
   if (narrow_ >= 0) {
     const float waves = tiling.waves / static_cast<float>(split.slices);
     us += kernel.narrow_us[narrow_] * std::max(1.0f, waves);
@@ -110,9 +119,11 @@ float GpuRegionCost::StreamUs(int64_t rows, int64_t cols) const {
 }
 
 // Every tile fetches its rows of A and its columns of B.
-float GpuRegionCost::FetchUs(const GpuTiling& tiling, int64_t rows, int64_t cols) const {
-  return line_us_ * (static_cast<float>(tiling.strips) * static_cast<float>(rows) +
-                     static_cast<float>(tiling.bands) * static_cast<float>(cols));
+float GpuRegionCost::FetchUs(const GpuKernelSpec& kernel, const GpuTiling& tiling, int64_t rows,
+                             int64_t cols) const {
+  const float line_us = kernel.loads == GpuLoads::kDirect ? direct_line_us_ : line_us_;
+  return line_us * (static_cast<float>(tiling.strips) * static_cast<float>(rows) +
+                    static_cast<float>(tiling.bands) * static_cast<float>(cols));
 }
 
 }  // namespace moonpoly

@@ -45,7 +45,8 @@ class GpuRegionCost {
   GpuCostGrid::Depth Locate(int32_t parts) const;
   std::array<GpuCostGrid::Depth, 4> LocateClusters() const;
   float StreamUs(int64_t rows, int64_t cols) const;
-  float FetchUs(const GpuTiling& tiling, int64_t rows, int64_t cols) const;
+  float FetchUs(const GpuKernelSpec& kernel, const GpuTiling& tiling, int64_t rows,
+                int64_t cols) const;
 
   const GpuKernelSetObj& ks_;
   const GpuMachine& machine_;
@@ -58,6 +59,8 @@ class GpuRegionCost {
   const int32_t narrow_;
   /*! \brief Microseconds for each row or column of A or B that tiles fetch. */
   const float line_us_;
+  /*! \brief The same for kernels that load straight into registers. */
+  const float direct_line_us_;
   /*! \brief Of any plan of one region: launching, and moving the operands. */
   const float least_us_;
 };

@@ -9,7 +9,10 @@ GpuShortlist::GpuShortlist(const GpuKernelSetObj& ks, const GpuProblem& problem,
     : ks_(ks),
       problem_(problem),
       model_(model),
-      size_(model == CostModel::kFull && ks.corrected() ? kMost : 1) {}
+      size_(model != CostModel::kFull || !ks.corrected() ? 1
+            : problem.access > GpuLoads::kAsync          ? kMost
+                                                         : kMostAligned),
+      farthest_(problem.access > GpuLoads::kAsync ? kFarthest : kFarthestAligned) {}
 
 void GpuShortlist::Offer(const GpuWhole& whole) {
   if (whole.us >= worst_us()) return;
@@ -32,7 +35,7 @@ GpuPlan GpuShortlist::Choose() const {
   bool best_overlaps = false;
   float best_us = std::numeric_limits<float>::infinity();
   for (const GpuWhole& whole : wholes_) {
-    if (whole.kernel < 0 || whole.us > kFarthest * least_us()) break;
+    if (whole.kernel < 0 || whole.us > farthest_ * least_us()) break;
     const GpuLaunchTerms::Ways us = Correct(whole);
     const bool overlaps = MayOverlap(whole.us) && us.overlapping_us < us.apart_us;
     const float taken_us = overlaps ? us.overlapping_us : us.apart_us;

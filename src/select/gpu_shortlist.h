@@ -29,7 +29,7 @@ class GpuShortlist {
   GpuShortlist(const GpuKernelSetObj& ks, const GpuProblem& problem, CostModel model);
 
   /*! \brief Launches that take as long by their tables need not be offered. */
-  float worst_us() const { return std::min(wholes_[size_ - 1].us, kFarthest * wholes_[0].us); }
+  float worst_us() const { return std::min(wholes_[size_ - 1].us, farthest_ * wholes_[0].us); }
   /*! \brief By its table, of the cheapest. */
   float least_us() const { return wholes_[0].us; }
 
@@ -48,8 +48,12 @@ class GpuShortlist {
  private:
   // Of 1,269 recorded shapes that nothing was fitted to, the choice among so few reached 0.968 of
   // the fastest launch, among 6 of any cost 0.970, and without a second look 0.946.
-  static constexpr int32_t kMost = 4;
-  static constexpr float kFarthest = 1.2f;
+  static constexpr int32_t kMostAligned = 4;
+  static constexpr float kFarthestAligned = 1.2f;
+  // Tables know little of how unaligned rows slow a kernel that loads a few bytes at a time, and
+  // few kernels serve them.
+  static constexpr int32_t kMost = 8;
+  static constexpr float kFarthest = 1.4f;
 
   GpuLaunchTerms::Ways Correct(const GpuWhole& whole) const;
   GpuPlan PlanOf(const GpuWhole& whole, bool overlap, float us) const;
@@ -59,6 +63,8 @@ class GpuShortlist {
   const CostModel model_;
   /*! \brief How many are kept: nothing corrects the costs of other models and sets. */
   const int32_t size_;
+  /*! \brief How many times the least a cost may be to be looked at once more. */
+  const float farthest_;
   /*! \brief In order. */
   std::array<GpuWhole, kMost> wholes_;
 };

@@ -105,6 +105,18 @@ def test_launches_that_fetching_bounds_leave_the_tables_alone():
     assert error(fitted, truth, shapes) < 0.05
 
 
+def test_what_direct_loads_of_few_bytes_fetch_at_is_learned():
+    def of(**machine):
+        out = json.loads(fake_gpu.artifact(fake_gpu.kernel(32, 32, loads="direct"))[0])
+        out["machine"] |= machine
+        return out
+
+    rates = [900.0, 700.0, 500.0, 300.0]
+    shapes = [(640 + 8 * i, 640, 1024 + (8, 4, 2, 1)[i % 4]) for i in range(240)]
+    recorded = records(of(direct_gbs=rates), shapes)
+    assert refit(of(), recorded)["machine"]["direct_gbs"] == pytest.approx(rates, rel=0.05)
+
+
 def test_what_tables_cannot_tell_is_learned_as_a_correction():
     rng = np.random.default_rng(2)
     drawn = [[int(2**x) for x in rng.uniform((5, 5, 8), (11, 11, 11))] for _ in range(160)]

@@ -155,6 +155,18 @@ def test_rows_that_are_no_whole_lines_of_the_cache_are_fetched_slower(kernels):
                 assert p["predicted_us"] >= 1.0 + 2e-3 * items / gbs - 1e-2
 
 
+def test_direct_loads_of_few_bytes_fetch_slower():
+    machine = fake_gpu.MACHINE | {"direct_gbs": [5000.0, 400.0, 200.0, 100.0]}
+    slow = kernel_set(fake_gpu.kernel(32, 16, loads="direct"), machine=machine)
+    for k, gbs in ((1024, 5000), (1028, 400), (1026, 200), (1025, 100)):
+        [p] = [
+            p
+            for p in every(slow, 320, 160, k, access="residue", overlap=False)
+            if len(p["regions"]) == 1
+        ]
+        assert p["predicted_us"] >= 1.0 + 2e-3 * k * 10 * (320 + 160) / gbs - 1e-2
+
+
 def test_narrow_stores_take_longer():
     entry, image = fake_gpu.kernel(128, 128)
     entry["cost"]["narrow_us"] = [0.5, 2.0]
@@ -271,7 +283,9 @@ def test_manifests_that_make_no_sense_are_refused():
     broken(lambda m: m["grid"].update(load=[0.5, 1.5]), "1 among them")
     broken(lambda m: m["grid"].update(k=[64, 64]), "increasing")
     broken(lambda m: m["machine"].update(l2_gbs=0), "l2_gbs must be positive")
-    broken(lambda m: m["machine"].update(fetch_gbs=[1, 0, 1]), "3 positive numbers")
+    broken(
+        lambda m: m["machine"].update(fetch_gbs=[1, 0, 1]), "fetch_gbs must hold 3 positive numbers"
+    )
     broken(lambda m: m["kernels"][0]["cost"].update(narrow_us=[1]), "2 numbers of 0 or more")
     broken(
         lambda m: m["kernels"][0].update(loads="telepathy"),

@@ -20,13 +20,20 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from moonpoly.autotune.gpu.correction import fit_corrections, recorded_plans
+from moonpoly.autotune.gpu.recorded import (
+    FETCHING,
+    RecordedLaunch,
+    fetch_rates,
+    fetched_items,
+    is_bound,
+    rows_of,
+)
 from moonpoly.autotune.gpu.surface import Surface, rising
 from moonpoly.tir_templates.items import ALIGNED_BYTES, ITEMS, OUTPUT_BYTES
 
@@ -39,44 +46,8 @@ _ROUNDS = 3
 # Launches that took this many times the best one's time count a third of it.
 _FAR = 2.0
 _CLUSTERS = (1, 2, 4, 8)
-_LINE_BYTES, _SECTOR_BYTES = 128, 32
-# Launches that fetch so much tell how fast that goes: nearly all are slower than the rate.
-_MUCH_BYTES, _FASTEST, _FEWEST = 1e8, 0.98, 50
-# Of a launch's time, how much fetching has to be for it to say nothing of the tiles.
-_BOUND = 0.85
+_FEWEST = 50
 Vector = npt.NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class _Launch:
-    """One recorded launch: µs measured and predicted, and where it lies on the table's axes.
-
-    ``width`` says by how many elements C could be stored, and ``waves`` how many there are of
-    tiles, however their reduction is shared.
-    """
-
-    us: float
-    predicted_us: float
-    k: float
-    load: float
-    cluster: int
-    slices: int
-    width: int
-    # Whether rows of A and B are whole lines of the cache (0), sectors (1) or neither (2).
-    rows: int
-    fetched_bytes: float
-    overlap: bool
-    weight: float
-
-    @property
-    def waves(self) -> float:
-        return max(1.0, self.load / self.slices)
-
-    def narrow_us(self, cost: Mapping[str, Any]) -> float:
-        """What of the prediction narrow stores are."""
-        if self.width > 2:
-            return 0.0
-        return float(cost.get("narrow_us", (0.0, 0.0))[2 - self.width]) * self.waves
 
 
 def refit(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -95,14 +66,14 @@ def refit(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
         kernel["cost"].pop("correction", None)
     for _ in range(_ROUNDS):
         launches = _launches(fitted, records)
-        rates = _fetch_rates([x for each in launches.values() for x in each], machine)
+        rates = fetch_rates([x for each in launches.values() for x in each], machine)
         for kernel in fitted["kernels"]:
             whole = [x for x in launches[kernel["name"]] if x.cluster * x.slices == 1]
-            free = [x for x in whole if not _bound(x, machine["launch_us"], rates)]
+            free = [x for x in whole if not is_bound(x, machine["launch_us"], rates)]
             if free:
                 _correct(kernel["cost"], free, fitted["grid"])
-        if rates:
-            machine["fetch_gbs"] = rates
+        for loads, found in rates.items():
+            machine[FETCHING[loads].key] = found
         launches = _launches(fitted, records)
         for kernel in fitted["kernels"]:
             _refit_narrow(kernel["cost"], launches[kernel["name"]])
@@ -128,14 +99,14 @@ def refit(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
 
 def _launches(
     manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
-) -> dict[str, list[_Launch]]:
+) -> dict[str, list[RecordedLaunch]]:
     """Pair what was recorded with what the selector predicts."""
     from moonpoly import _ffi_api
 
     kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
     specs = {spec["name"]: spec for spec in manifest["kernels"]}
     item_bytes = ITEMS[manifest["dtype"]].bytes
-    out: dict[str, list[_Launch]] = defaultdict(list)
+    out: dict[str, list[RecordedLaunch]] = defaultdict(list)
     step = ITEMS[manifest["dtype"]].step
     widest = ALIGNED_BYTES // OUTPUT_BYTES[manifest["out_dtype"]]
     for record in records:
@@ -152,51 +123,28 @@ def _launches(
             saved_us = region["us"] - plan["predicted_us"]
             k = -(-steps // (cluster * slices)) * step
             weight = 3.0 ** -(math.log(us / best_us) / math.log(_FAR))
-            fetched = item_bytes * _fetched_items(specs[name], *shape)
-            at = k, region["load"], cluster, slices, width, _rows(record["k"] * item_bytes)
+            fetched = item_bytes * fetched_items(specs[name], *shape)
+            at = k, region["load"], cluster, slices, width
+            loads = specs[name]["loads"]
+            rows = rows_of(loads, record["k"] * item_bytes)
             out[name].append(
-                _Launch(us + saved_us, region["us"], *at, fetched, record["overlap"], weight)
+                RecordedLaunch(
+                    us + saved_us,
+                    region["us"],
+                    *at,
+                    rows,
+                    loads,
+                    fetched,
+                    record["overlap"],
+                    weight,
+                )
             )
     return out
 
 
-def _rows(row_bytes: int) -> int:
-    return next((i for i, b in enumerate((_LINE_BYTES, _SECTOR_BYTES)) if row_bytes % b == 0), 2)
-
-
-def _fetched_items(spec: Mapping[str, Any], m: int, n: int, k: int) -> float:
-    """Items of A and B that the tiles of a launch fetch; 0 for kernels without tensor maps."""
-    if spec["loads"] != "tma":
-        return 0.0
-    along_m, along_n = spec["cluster_p"], spec["cluster_q"]
-    if spec["swapped"]:
-        along_m, along_n = along_n, along_m
-    bands, strips = -(-m // (spec["um"] * along_m)), -(-n // (spec["un"] * along_n))
-    return float(k) * (strips * m + bands * n)
-
-
-def _fetch_rates(launches: Sequence[_Launch], machine: Mapping[str, Any]) -> list[float]:
-    """Return GB/s by how rows lie on the cache's lines; those known before, or none."""
-    before = machine.get("fetch_gbs", [])
-    rates = []
-    for kind in range(3):
-        much = [x for x in launches if x.rows == kind and x.fetched_bytes >= _MUCH_BYTES]
-        if len(much) < _FEWEST:
-            return list(before)
-        reached = [x.fetched_bytes / max(x.us - machine["launch_us"], 0.1) / 1e3 for x in much]
-        rates.append(round(float(np.quantile(reached, _FASTEST)), 1))
-    # More of a line is never slower.
-    return sorted(rates, reverse=True)
-
-
-def _bound(x: _Launch, launch_us: float, rates: Sequence[float]) -> bool:
-    """Whether fetching parts of lines bounds a launch."""
-    if not rates or x.rows == 0:
-        return False
-    return launch_us + x.fetched_bytes / rates[x.rows] / 1e3 > _BOUND * x.us
-
-
-def _correct(cost: dict[str, Any], launches: Sequence[_Launch], grid: Mapping[str, Any]) -> None:
+def _correct(
+    cost: dict[str, Any], launches: Sequence[RecordedLaunch], grid: Mapping[str, Any]
+) -> None:
     """Multiply a table by the smooth function that explains the launches best."""
     # What is left of a launch without its narrow stores is some of it at least.
     residual = np.array(
@@ -230,7 +178,7 @@ def _scale(
     cost["us"] = [round(float(us), 4) for us in rising(table).ravel()]
 
 
-def _refit_narrow(cost: dict[str, Any], launches: Sequence[_Launch]) -> None:
+def _refit_narrow(cost: dict[str, Any], launches: Sequence[RecordedLaunch]) -> None:
     """Fit what a wave takes more where C is stored by pairs, and by single elements."""
     fitted = []
     for width in (2, 1):
@@ -243,7 +191,9 @@ def _refit_narrow(cost: dict[str, Any], launches: Sequence[_Launch]) -> None:
     cost["narrow_us"] = fitted
 
 
-def _refit_overlap(machine: dict[str, Any], launches: Mapping[str, Sequence[_Launch]]) -> None:
+def _refit_overlap(
+    machine: dict[str, Any], launches: Mapping[str, Sequence[RecordedLaunch]]
+) -> None:
     """Fit what overlapping saves, by the launches near the best of their shape."""
     near = [
         x
@@ -256,10 +206,10 @@ def _refit_overlap(machine: dict[str, Any], launches: Mapping[str, Sequence[_Lau
         machine["overlap_us"] = round(max(machine["overlap_us"] + more_us, 0.01), 3)
 
 
-def _refit_split(cost: dict[str, Any], launches: Sequence[_Launch]) -> None:
+def _refit_split(cost: dict[str, Any], launches: Sequence[RecordedLaunch]) -> None:
     """Fit what adding up costs, beyond what a launch of the parts does."""
 
-    def added(x: _Launch) -> float:
+    def added(x: RecordedLaunch) -> float:
         us = cost["cluster_us"][_CLUSTERS.index(x.cluster)]
         return float(us + (cost["slices_us"] + cost["slice_us"] * x.slices) * (x.slices > 1))
 
