@@ -205,3 +205,19 @@ def test_a_weight_too_large_for_the_reference_evaluator_is_dequantised_at_compil
     folded = FoldConstant()(imported.module)
     assert "dequantize" not in folded.script()
     Pair(model).assert_equal(i=np.array([0, 8, 3]))
+
+
+def test_an_average_that_is_a_tie_falls_as_its_sum_in_order_does(rng):
+    """Of six numbers, in units of 0.05: each twelfth mean or so lies between two integers."""
+    model = onnx.parser.parse_model(
+        """< ir_version: 9, opset_import: ["" : 19] >
+        g (int8[n,5,h,w] x) => (int8[n,5,p,q] y)
+        <float xs = {0.03}, int8 xz = {127}, float ys = {0.05}, int8 yz = {-3}> {
+            real = DequantizeLinear(x, xs, xz)
+            mean = AveragePool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(real)
+            y = QuantizeLinear(mean, ys, yz)
+        }"""
+    )
+    pair = Pair(model)
+    for n, h, w in ((40, 4, 4), (8, 9, 11), (4, 6, 67)):
+        pair.assert_equal(x=random_integers(rng, np.int8, (n, 5, h, w)))

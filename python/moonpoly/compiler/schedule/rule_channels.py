@@ -61,6 +61,8 @@ def match_channels(window: WindowProgram) -> ChannelProgram:
     leading = [axis.var for axis in reduction.axes[:-2]]
     if len(leading) != 2 or window.channels or str(window.image.ty.dtype) != "float32":
         raise UnsupportedError("expected one float32 plane a channel")
+    if str(window.output.buffer.ty.dtype) != "float32":
+        raise UnsupportedError("expected a result of float32")
     if not all(i.same_as(var) for i, var in zip(window.image_leading, leading, strict=True)):
         raise UnsupportedError("expected every channel to have a plane of its own")
     others = [load for load in loads(reduction.value) if not load.source.same_as(window.image)]
@@ -264,8 +266,6 @@ class _Channels:
             if self.matched.weight is not None:
                 del emitter.resident[self.matched.weight.source]
         value = tirx.BufferLoad(total, whole)
-        if str(window.output.buffer.ty.dtype) != "float32":
-            raise UnsupportedError("expected a result of float32")
         if not window.output.is_reduction:
             emitter.resident[reduction.buffer] = lambda _emitter, _indices: value
             with emitter.tail(self.count):
