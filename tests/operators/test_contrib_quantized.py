@@ -73,20 +73,22 @@ def test_of_one_operand(rng, op, attrs, scales):
         pair.assert_equal(x=random_integers(rng, np.uint8, (n, 5, h, h + 3)))
 
 
-def test_softmax(rng):
-    constants = {"xs": F32(0.03), "xz": np.uint8(120), "ys": F32(1 / 256), "yz": np.uint8(0)}
+@pytest.mark.parametrize(("opset", "dtype"), [(13, np.uint8), (12, np.int8)])
+def test_softmax(rng, opset, dtype):
+    """Before opset 13 it is over all axes from the one that is given on."""
+    zero = dtype(np.iinfo(dtype).min)
     model = node_model(
         "QLinearSoftmax",
-        {"x": (np.uint8, ["n", "m"])},
-        constants=constants,
+        {"x": (dtype, ["n", "m", "k"])},
+        constants={"xs": F32(0.03), "xz": dtype(120), "ys": F32(1 / 256), "yz": zero},
         domain=DOMAIN,
-        output_types=[TensorProto.UINT8],
-        axis=-1,
+        output_types=[helper.np_dtype_to_tensor_dtype(np.dtype(dtype))],
+        axis=1,
     )
-    model.graph.node[0].attribute.append(helper.make_attribute("opset", 13))
+    model.graph.node[0].attribute.append(helper.make_attribute("opset", opset))
     pair = Pair(model)
-    for n, m in ((1, 1), (3, 17), (64, 100)):
-        pair.assert_equal(x=random_integers(rng, np.uint8, (n, m)))
+    for n, m, k in ((1, 1, 1), (3, 17, 4), (7, 100, 1)):
+        pair.assert_equal(x=random_integers(rng, dtype, (n, m, k)))
 
 
 def test_concat(rng):

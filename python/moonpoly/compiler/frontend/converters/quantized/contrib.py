@@ -28,6 +28,7 @@ from moonpoly.compiler.frontend.converters.quantized.quantization import (
     saturate,
 )
 from moonpoly.compiler.frontend.converters.registry import converts
+from moonpoly.compiler.frontend.converters.sizes import normal_axis
 from moonpoly.compiler.frontend.graph.context import Context
 from moonpoly.compiler.frontend.graph.unify import broadcast_operands
 from moonpoly.compiler.frontend.node.values import Integer
@@ -128,12 +129,14 @@ def _sigmoid(ctx: Context, data: relax.Expr) -> relax.Expr:
 
 
 def _softmax(ctx: Context, data: relax.Expr) -> relax.Expr:
-    if ctx.attrs.get("opset", 13) < 13 and ctx.attrs.get("axis", -1) not in (
-        -1,
-        len(sizes(ctx, data)) - 1,
-    ):
-        ctx.unsupported("a softmax over several axes")
-    return ctx.emit(relax.op.nn.softmax(data, axis=ctx.attrs.get("axis", -1)))
+    """Return the softmax along an axis, before opset 13 over that axis and all behind it."""
+    axis, shape = ctx.attrs.get("axis", -1), sizes(ctx, data)
+    axis = normal_axis(ctx, axis, len(shape))
+    if ctx.attrs.get("opset", 13) >= 13 or axis == len(shape) - 1:
+        return ctx.emit(relax.op.nn.softmax(data, axis=axis))
+    rows, columns = (ctx.symbols.product(part) for part in (shape[:axis], shape[axis:]))
+    flat = ctx.emit(relax.op.reshape(data, [rows, columns]))
+    return ctx.emit(relax.op.reshape(ctx.emit(relax.op.nn.softmax(flat, axis=1)), shape))
 
 
 @converts("QLinearGlobalAveragePool", domain="com.microsoft")
