@@ -57,30 +57,4 @@ GpuCostGrid::Depth GpuCostGrid::LocateK(int64_t k) const {
   return {index, std::max(0.0f, (at - k_[index]) * inverse_k_steps_[index])};
 }
 
-float GpuCostGrid::WithinWave(const Row& row, float load) const {
-  int32_t i = part_lut_[static_cast<int32_t>(load * kParts)];
-  while (i + 1 < whole_ && loads_[i + 1] < load) ++i;
-  // Fewer tiles than the first point has cost what those cost.
-  return load <= loads_[0] ? row[0] : Between(row, i, load);
-}
-
-float GpuCostGrid::WholeWaves(const Row& row, float waves) const {
-  int32_t i = whole_;
-  while (i + 2 < num_loads_ && loads_[i + 1] < waves) ++i;
-  return Between(row, i, waves);
-}
-
-float GpuCostGrid::LaunchUs(const float* table, Depth depth, float waves, float launch_us) const {
-  const float* low = table + depth.index * num_loads_;
-  const Row row{low, low + num_loads_, depth.at};
-  if (waves <= 1.0f) return WithinWave(row, waves);
-  const float full = static_cast<float>(static_cast<int32_t>(waves)), rest = waves - full;
-  const float before = WholeWaves(row, full);
-  if (rest <= 0.0f) return before;
-  const float wave_us = WholeWaves(row, full + 1.0f) - before;
-  const float share =
-      (WithinWave(row, rest) - launch_us) / std::max(row[whole_] - launch_us, 0.01f);
-  return before + wave_us * std::clamp(share, 0.0f, 1.0f);
-}
-
 }  // namespace moonpoly
