@@ -293,3 +293,9 @@ def test_an_import_tells_of_every_node():
     import_model(model, on_progress=lambda *step: told.append(step))
     count = len(model.graph.node)
     assert told == [("reading", 0, 1), *(("importing", number, count) for number in range(count))]
+
+
+def test_an_output_may_be_a_constant_without_elements():
+    model = graph("g (float[a,b] x) => (int64[n] y) { y = Shape<start=2, end=1>(x) }")
+    (result,) = import_model(model).outputs
+    assert result.dtype == "int64"

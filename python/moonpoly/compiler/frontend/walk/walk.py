@@ -210,7 +210,7 @@ class GraphWalk:
                 raise UnsupportedError(f"a tensor of {value.array.dtype.name} can't be laid down")
             if value.array.size == 0:
                 # A model's file can't hold a constant without elements.
-                return relax.op.zeros(value.array.shape, value.array.dtype.name)
+                return self.bb.normalize(relax.op.zeros(value.array.shape, value.array.dtype.name))
             value.expr = relax.const(np.asarray(value.array), value.array.dtype.name)
             return value.expr
         assert value.elements is not None, "a lost value is not asked for"
