@@ -44,6 +44,11 @@ GpuCostGrid::GpuCostGrid(const std::vector<int64_t>& k, const std::vector<float>
     while (i + 1 < whole_ && loads_[i + 1] * kParts <= static_cast<float>(part)) ++i;
     part_lut_[part] = static_cast<int8_t>(i);
   }
+  for (int32_t waves = 0; waves <= kWaves; ++waves) {
+    int32_t i = whole_;
+    while (i + 2 < num_loads_ && loads_[i + 1] < static_cast<float>(waves)) ++i;
+    wave_lut_[waves] = static_cast<int8_t>(i);
+  }
 }
 
 GpuCostGrid::Depth GpuCostGrid::LocateK(int64_t k) const {

@@ -59,6 +59,8 @@ class GpuCostGrid {
  private:
   // Parts of a wave that the look-up table tells apart.
   static constexpr int32_t kParts = 64;
+  // Whole waves that another one does.
+  static constexpr int32_t kWaves = 16;
 
   /*! \brief The row of a table at one depth, read where it is asked for. */
   struct Row {
@@ -88,6 +90,8 @@ class GpuCostGrid {
   int32_t whole_ = 0;
   /*! \brief The last point of the load axis at or below so many parts of a wave. */
   std::array<int8_t, kParts + 1> part_lut_{};
+  /*! \brief The last point of the load axis, from load 1 on, below so many whole waves. */
+  std::array<int8_t, kWaves + 1> wave_lut_{};
 };
 
 // These are most of the time of a selection.
@@ -99,7 +103,7 @@ inline float GpuCostGrid::WithinWave(const Row& row, float load) const {
 }
 
 inline float GpuCostGrid::WholeWaves(const Row& row, float waves) const {
-  int32_t i = whole_;
+  int32_t i = wave_lut_[static_cast<int32_t>(std::clamp(waves, 0.0f, float{kWaves}))];
   while (i + 2 < num_loads_ && loads_[i + 1] < waves) ++i;
   return Between(row, i, waves);
 }

@@ -13,6 +13,7 @@ namespace moonpoly {
 
 GpuKernelSetObj::GpuKernelSetObj(GpuManifest manifest, Images images)
     : manifest_(std::move(manifest)),
+      serving_(manifest_.kernels),
       images_(std::move(images)),
       corrected_(
           std::any_of(manifest_.kernels.begin(), manifest_.kernels.end(),

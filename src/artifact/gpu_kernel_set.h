@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "artifact/gpu_manifest.h"
+#include "artifact/gpu_serving.h"
 #include "cuda/driver.h"
 
 namespace moonpoly {
@@ -39,6 +40,7 @@ class GpuKernelSetObj : public tvm::ffi::Object {
   /*! \brief Index of the kernel called `name`, or -1. */
   int32_t FindKernel(const std::string& name) const;
   const GpuManifest& manifest() const { return manifest_; }
+  const GpuServing& serving() const { return serving_; }
   /*! \brief Whether any kernel's costs are corrected by what launches took. */
   bool corrected() const { return corrected_; }
   /*! \brief Distinct for every set made in this process: what memoised plans are kept under. */
@@ -62,6 +64,7 @@ class GpuKernelSetObj : public tvm::ffi::Object {
   std::unique_ptr<FunctionTable> Load(cuda::Stream stream) const;
 
   GpuManifest manifest_;
+  GpuServing serving_;
   Images images_;
   uint64_t id_;
   bool corrected_;

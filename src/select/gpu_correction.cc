@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "select/plan.h"
+
 namespace moonpoly {
 
 namespace {
@@ -90,9 +92,7 @@ void Plane(Add&& add, int32_t begin, Place row, int32_t width, Place column) {
 int32_t RowsOf(int64_t row_bytes) {
   if (row_bytes % 128 == 0) return 0;
   if (row_bytes % 32 == 0) return 1;
-  int32_t rows = 2;
-  for (int64_t vector = 16; vector > 2 && row_bytes % vector != 0; vector /= 2) ++rows;
-  return rows;
+  return row_bytes % 16 == 0 ? 2 : row_bytes % 8 == 0 ? 3 : row_bytes % 4 == 0 ? 4 : 5;
 }
 
 }  // namespace
@@ -107,7 +107,7 @@ GpuLaunchTerms::GpuLaunchTerms(const GpuKernelSetObj& ks, const GpuProblem& prob
   const float bands = static_cast<float>(tiling.bands), strips = static_cast<float>(tiling.strips);
   const float item_mb = 1e-6f * static_cast<float>(types.item_bytes());
   const float output_mb = 1e-6f * static_cast<float>(types.output_bytes());
-  const int64_t steps = (problem.k + types.step() - 1) / types.step();
+  const int32_t steps = CeilDiv32(problem.k, types.step());
   // Adding up may be predicted to take less than nothing.
   us_ = Log2(std::max(us, kLeastUs));
   part_steps_ = Log2(static_cast<float>(steps) / static_cast<float>(split.blocks()));
@@ -119,8 +119,8 @@ GpuLaunchTerms::GpuLaunchTerms(const GpuKernelSetObj& ks, const GpuProblem& prob
   aspect_ = Log2(bands) - Log2(strips);
   slices_ = Log2(static_cast<float>(split.slices));
   rows_ = RowsOf(problem.k * types.item_bytes());
-  const int64_t stored = 16 / types.output_bytes();
-  narrow_ = problem.n % stored == 0 ? 0 : problem.n % 2 == 0 ? 1 : 2;
+  // An output's bytes are a power of two, so no division is needed.
+  narrow_ = problem.n * types.output_bytes() % 16 == 0 ? 0 : problem.n % 2 == 0 ? 1 : 2;
 }
 
 template <typename Add>

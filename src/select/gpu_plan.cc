@@ -9,34 +9,9 @@
 
 namespace moonpoly {
 
-namespace {
-
-// Direct kernels count the bytes of k in 32 bits, and go a little beyond the last one.
-constexpr int64_t kMaxDirectDepth = int64_t{1} << 28;
-
-}  // namespace
-
 const char* GpuPatternName(GpuPattern pattern) {
   constexpr const char* kNames[] = {"I", "II", "III", "K"};
   return kNames[static_cast<int>(pattern)];
-}
-
-GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuSplit split) {
-  GpuTiling out;
-  out.bands = CeilDiv32(rows, kernel.um * kernel.cluster_m);
-  out.strips = CeilDiv32(cols, kernel.un * kernel.cluster_n);
-  out.tiles = static_cast<int64_t>(out.bands) * out.strips;
-  if (kernel.split) {
-    // One round of blocks after the other, as many as there are parts.
-    out.blocks = out.tiles * split.blocks();
-    out.waves = static_cast<float>(out.tiles * split.slices) /
-                static_cast<float>(kernel.split_slots[ClusterIndex(split.cluster)]);
-    return out;
-  }
-  // A block goes on from tile to tile, so that there is never more than one round of blocks.
-  out.waves = static_cast<float>(out.tiles) / static_cast<float>(kernel.slots);
-  out.blocks = std::min<int64_t>(out.tiles, kernel.slots) * kernel.cluster();
-  return out;
 }
 
 namespace {
@@ -87,16 +62,6 @@ int32_t NeighboursOf(const GpuKernelSpec& kernel, const GpuMachine& machine,
   }
   const int64_t pairs = CeilDiv(tiling.blocks, int64_t{kPair});
   return pairs <= machine.cluster_slots[ClusterIndex(kPair)] ? kPair : 1;
-}
-
-bool CanServe(const GpuKernelSpec& kernel, const GpuProblem& problem) {
-  if (kernel.loads == GpuLoads::kStrided) return true;
-  if (problem.layout != GpuLayout::kNt) return false;
-  if (kernel.loads == GpuLoads::kDirect && problem.k > kMaxDirectDepth) return false;
-  if (kernel.loads == GpuLoads::kGemv) {
-    return problem.access < GpuLoads::kGemv && (kernel.um == 1 ? problem.m : problem.n) == 1;
-  }
-  return kernel.loads >= problem.access;
 }
 
 }  // namespace moonpoly

@@ -7,10 +7,12 @@
 
 #include <tvm/ffi/string.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
 #include "artifact/gpu_kernel_set.h"
+#include "select/plan.h"
 
 namespace moonpoly {
 
@@ -24,6 +26,8 @@ struct GpuProblem {
   GpuLoads access;
   /*! \brief Whether launches may overlap the end of what comes before them in the stream. */
   bool overlap;
+
+  GpuOperands operands() const { return {layout, access, m, n, k}; }
 
   bool operator==(const GpuProblem& other) const {
     return m == other.m && n == other.n && k == other.k && layout == other.layout &&
@@ -75,7 +79,23 @@ struct GpuTiling {
   /*! \brief Blocks that are launched. */
   int64_t blocks;
 };
-GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuSplit split);
+inline GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuSplit split) {
+  GpuTiling out;
+  out.bands = CeilDiv32(rows, kernel.um * kernel.cluster_m);
+  out.strips = CeilDiv32(cols, kernel.un * kernel.cluster_n);
+  out.tiles = static_cast<int64_t>(out.bands) * out.strips;
+  if (kernel.split) {
+    // One round of blocks after the other, as many as there are parts.
+    out.blocks = out.tiles * split.blocks();
+    out.waves = static_cast<float>(out.tiles * split.slices) /
+                static_cast<float>(kernel.split_slots[ClusterIndex(split.cluster)]);
+    return out;
+  }
+  // A block goes on from tile to tile, so that there is never more than one round of blocks.
+  out.waves = static_cast<float>(out.tiles) / static_cast<float>(kernel.slots);
+  out.blocks = std::min<int64_t>(out.tiles, kernel.slots) * kernel.cluster();
+  return out;
+}
 
 /*! \brief Slots of its ring that a launch of a kernel uses, and its shared memory. */
 struct GpuDepth {
@@ -114,9 +134,6 @@ struct GpuPlan {
   float predicted_us;
   std::array<GpuRegion, kMaxGpuRegions> regions;
 };
-
-/*! \brief Whether a kernel can read the operands of this problem. */
-bool CanServe(const GpuKernelSpec& kernel, const GpuProblem& problem);
 
 /*! \brief All numbers of a plan as JSON. */
 tvm::ffi::String GpuPlanToJson(const GpuKernelSetObj& ks, const GpuPlan& plan);

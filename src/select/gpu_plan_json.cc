@@ -69,7 +69,7 @@ void CheckPlan(const GpuKernelSetObj& ks, const GpuPlan& plan) {
     const GpuRegion& r = plan.regions[i];
     const bool inside = 0 <= r.m0 && r.m0 < r.m1 && r.m1 <= problem.m && 0 <= r.n0 && r.n0 < r.n1 &&
                         r.n1 <= problem.n;
-    if (!inside || !CanServe(ks.kernel(r.kernel), problem)) {
+    if (!inside || !CanServe(ks.kernel(r.kernel), problem.operands())) {
       TVM_FFI_THROW(ValueError) << "region " << i << " of the plan (" << ks.kernel(r.kernel).name
                                 << ") can't serve the problem " << problem.m << "x" << problem.n
                                 << "x" << problem.k << " " << GpuLayoutName(problem.layout);

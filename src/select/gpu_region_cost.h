@@ -5,6 +5,7 @@
 #ifndef MOONPOLY_SELECT_GPU_REGION_COST_H_
 #define MOONPOLY_SELECT_GPU_REGION_COST_H_
 
+#include <algorithm>
 #include <array>
 
 #include "artifact/gpu_kernel_set.h"
@@ -41,12 +42,24 @@ class GpuRegionCost {
   float LeastSplitUs(const GpuKernelSpec& kernel, int32_t cluster, int32_t slices) const;
 
  private:
+  // What a kernel gains by being faster than the memory: it breaks ties.
+  static constexpr float kWaiting = 0.05f;
+
   // Where a part of the reduction lies on the k axis.
   GpuCostGrid::Depth Locate(int32_t parts) const;
   std::array<GpuCostGrid::Depth, 4> LocateClusters() const;
+  GpuCostGrid::Depth DepthOf(GpuSplit split) const {
+    return split.slices == 1 ? cluster_depths_[ClusterIndex(split.cluster)]
+                             : Locate(split.blocks());
+  }
+  /*! \brief Each operand moved once: within the cache, and what does not fit there from memory. */
   float StreamUs(int64_t rows, int64_t cols) const;
+  /*! \brief Every tile fetches its rows of A and its columns of B. */
   float FetchUs(const GpuKernelSpec& kernel, const GpuTiling& tiling, int64_t rows,
                 int64_t cols) const;
+  /*! \brief RegionUs of the models that leave something out. */
+  float AblatedUs(const GpuKernelSpec& kernel, const GpuTiling& tiling, GpuSplit split) const;
+  static float AddUpUs(const GpuKernelSpec& kernel, GpuSplit split);
 
   const GpuKernelSetObj& ks_;
   const GpuMachine& machine_;
@@ -64,6 +77,41 @@ class GpuRegionCost {
   /*! \brief Of any plan of one region: launching, and moving the operands. */
   const float least_us_;
 };
+
+inline float GpuRegionCost::StreamUs(int64_t rows, int64_t cols) const {
+  const float m = static_cast<float>(rows), n = static_cast<float>(cols);
+  const float k = static_cast<float>(problem_.k);
+  const GpuTypes& types = ks_.manifest().types;
+  const float bytes = static_cast<float>(types.item_bytes()) * (m * k + k * n) +
+                      static_cast<float>(types.output_bytes()) * m * n;
+  const float beyond = std::max(0.0f, bytes - machine_.l2_bytes);
+  return 1e-3f * std::max(bytes / machine_.l2_gbs, beyond / machine_.dram_gbs);
+}
+
+inline float GpuRegionCost::FetchUs(const GpuKernelSpec& kernel, const GpuTiling& tiling,
+                                    int64_t rows, int64_t cols) const {
+  const float line_us = kernel.loads == GpuLoads::kDirect ? direct_line_us_ : line_us_;
+  return line_us * (static_cast<float>(tiling.strips) * static_cast<float>(rows) +
+                    static_cast<float>(tiling.bands) * static_cast<float>(cols));
+}
+
+// Inline: a selection asks for some forty of them.
+inline float GpuRegionCost::RegionUs(const GpuKernelSpec& kernel, const GpuTiling& tiling,
+                                     int64_t rows, int64_t cols, GpuSplit split) const {
+  if (model_ != CostModel::kFull) return AblatedUs(kernel, tiling, split);
+  float us = std::max(ks_.manifest().grid.LaunchUs(kernel.us.data(), DepthOf(split), tiling.waves,
+                                                   machine_.launch_us),
+                      machine_.launch_us + FetchUs(kernel, tiling, rows, cols));
+  if (narrow_ >= 0) {
+    const float waves = tiling.waves / static_cast<float>(split.slices);
+    us += kernel.narrow_us[narrow_] * std::max(1.0f, waves);
+  }
+  const bool all = rows == problem_.m && cols == problem_.n;
+  const float least_us = all ? least_us_ : machine_.launch_us + StreamUs(rows, cols);
+  // Of kernels that all wait for memory, those that need less time otherwise wait less.
+  if (us < least_us) us = least_us + kWaiting * (us - least_us);
+  return split.blocks() == 1 ? us : us + AddUpUs(kernel, split);
+}
 
 }  // namespace moonpoly
 

@@ -68,6 +68,8 @@ class GpuSearch {
   /*! \brief A kernel that takes part, and the tiles that it makes of the whole output. */
   struct Serving {
     int32_t kernel;
+    /*! \brief No launch with the whole reduction takes less. */
+    float least_us;
     GpuTiling tiling;
   };
 
@@ -84,32 +86,19 @@ class GpuSearch {
     return plan;
   }
 
-  // Kernels that read operands of any alignment take twice as long where maps of them can be used,
-  // so they are left out there: on recorded launches they reached 0.67 of the best at most.
   void FindServing() {
-    bool any_exact = false;
-    for (int32_t i = 0; i < ks_.num_kernels(); ++i) {
-      const GpuKernelSpec& kernel = ks_.kernel(i);
-      if (!CanServe(kernel, problem_)) continue;
-      any_exact |= kernel.loads == problem_.access && problem_.access < GpuLoads::kResidue;
-      serving_[num_serving_++].kernel = i;
+    for (const int32_t kernel : ks_.serving().Of(problem_.operands())) {
+      Serving& each = serving_[num_serving_++];
+      each.kernel = kernel;
+      each.least_us = cost_.LeastUs(ks_.kernel(kernel));
+      least_task_us_ = std::min(least_task_us_, each.least_us);
     }
-    if (!any_exact) return;
-    const auto general = [this](const Serving& each) {
-      const GpuLoads loads = ks_.kernel(each.kernel).loads;
-      return loads == GpuLoads::kResidue || loads == GpuLoads::kStrided;
-    };
-    Serving* const end = serving_.data() + num_serving_;
-    num_serving_ =
-        static_cast<int32_t>(std::remove_if(serving_.data(), end, general) - serving_.data());
   }
 
   void TryWhole(Serving* each) {
     const int32_t index = each->kernel;
     const GpuKernelSpec& kernel = ks_.kernel(index);
-    const float least_us = cost_.LeastUs(kernel);
-    least_task_us_ = std::min(least_task_us_, least_us);
-    const bool hopeless = all_ == nullptr && least_us >= shortlist_.worst_us();
+    const bool hopeless = all_ == nullptr && each->least_us >= shortlist_.worst_us();
     if (hopeless && !kernel.split) return;
     const GpuTiling tiling = TilingOf(kernel, problem_.m, problem_.n, kWholeReduction);
     each->tiling = tiling;
@@ -215,8 +204,12 @@ class GpuSearch {
     const float least_us = main.us + least_task_us_ - saved_us;
     if (all_ == nullptr && kPairWeight * least_us >= best_us_) return;
     rest.us = kInfinity;
+    // What the second launch may take at most, with something for rounding.
+    const float most_us =
+        all_ == nullptr ? 1.0001f * best_us_ / kPairWeight + saved_us - main.us : kInfinity;
     for (int32_t served = 0; served < num_serving_; ++served) {
       const int32_t i = serving_[served].kernel;
+      if (serving_[served].least_us >= std::min(rest.us, most_us)) continue;
       const GpuKernelSpec& each = ks_.kernel(i);
       const GpuTiling tiling = TilingOf(each, rest.rows(), rest.cols(), rest.split);
       const float us = cost_.RegionUs(each, tiling, rest.rows(), rest.cols(), rest.split);
