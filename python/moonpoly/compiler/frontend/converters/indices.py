@@ -11,6 +11,7 @@ from tvm import relax
 from moonpoly.compiler.frontend.converters.packed_call import call_packed
 from moonpoly.compiler.frontend.converters.sizes import known_shape
 from moonpoly.compiler.frontend.graph.context import Context
+from moonpoly.compiler.frontend.node.operand_types import wrong_type
 from moonpoly.compiler.frontend.node.values import Integer, Value, is_symbolic
 from moonpoly.compiler.frontend.symbolic.elements import as_expr
 
@@ -33,6 +34,8 @@ def checked_indices(
     extents
         Of the axis that all indices are of; or of the axes that those along the last axis are of.
     """
+    if isinstance(indices, int) and ctx.dtype(indices) not in ("int32", "int64"):
+        ctx.unsupported(wrong_type(ctx) or f"indices of {ctx.dtype(indices)} are not supported")
     known = _known(ctx, indices, extents) if isinstance(indices, int) else None
     if known is not None:
         return ctx.walk.tensor(known)
