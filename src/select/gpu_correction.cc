@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "select/gpu_rows.h"
 #include "select/plan.h"
 
 namespace moonpoly {
@@ -89,12 +90,6 @@ void Plane(Add&& add, int32_t begin, Place row, int32_t width, Place column) {
   Line(add, begin + (row.index + 1) * width, column, row.at);
 }
 
-int32_t RowsOf(int64_t row_bytes) {
-  if (row_bytes % 128 == 0) return 0;
-  if (row_bytes % 32 == 0) return 1;
-  return row_bytes % 16 == 0 ? 2 : row_bytes % 8 == 0 ? 3 : row_bytes % 4 == 0 ? 4 : 5;
-}
-
 }  // namespace
 
 GpuLaunchTerms::GpuLaunchTerms(const GpuKernelSetObj& ks, const GpuProblem& problem,
@@ -119,8 +114,7 @@ GpuLaunchTerms::GpuLaunchTerms(const GpuKernelSetObj& ks, const GpuProblem& prob
   aspect_ = Log2(bands) - Log2(strips);
   slices_ = Log2(static_cast<float>(split.slices));
   rows_ = RowsOf(problem.k * types.item_bytes());
-  // An output's bytes are a power of two, so no division is needed.
-  narrow_ = problem.n * types.output_bytes() % 16 == 0 ? 0 : problem.n % 2 == 0 ? 1 : 2;
+  narrow_ = NarrowOf(types, problem.n);
 }
 
 template <typename Add>

@@ -44,11 +44,8 @@ class GpuLaunchTerms {
   // Base-2 logarithms.
   float us_, part_steps_, load_, fill_m_, fill_n_, megabytes_, fetched_, aspect_, slices_;
   int32_t cluster_;
-  /*! \brief How rows of A and B lie: 0 whole lines of the cache, 1 whole sectors, 2 to 5 multiples
-   * of 16, 8, 4 and fewer bytes. */
-  int32_t rows_;
-  /*! \brief How C is stored: 0 vectors, 1 pairs, 2 elements. */
-  int32_t narrow_;
+  /*! \brief See RowsOf and NarrowOf. */
+  int32_t rows_, narrow_;
 };
 
 }  // namespace moonpoly

@@ -6,37 +6,27 @@
 #include <algorithm>
 #include <cmath>
 
+#include "select/gpu_rows.h"
 #include "select/plan.h"
 
 namespace moonpoly {
 
 namespace {
 
-// Of the second-level cache.
-constexpr int64_t kLineBytes = 128, kSectorBytes = 32;
-constexpr int64_t kVectorBytes = 16;
-
 int32_t StepsOf(const GpuTypes& types, int64_t k) { return CeilDiv32(k, types.step()); }
-
-// Contiguous rows of C can be stored by vectors of 16 bytes, by pairs or by elements only.
-int32_t NarrowOf(const GpuTypes& types, int64_t n) {
-  return n * types.output_bytes() % kVectorBytes == 0 ? -1 : n % 2 == 0 ? 0 : 1;
-}
 
 // Kernels that load by themselves fetch in ways of their own: their tables say how fast.
 float LineUsOf(const GpuManifest& manifest, const GpuProblem& problem) {
   if (problem.access > GpuLoads::kAsync) return 0.0f;
   const int64_t bytes = problem.k * manifest.types.item_bytes();
-  const int kind = bytes % kLineBytes == 0 ? 0 : bytes % kSectorBytes == 0 ? 1 : 2;
-  return 1e-3f * static_cast<float>(bytes) / manifest.machine.fetch_gbs[kind];
+  return 1e-3f * static_cast<float>(bytes) / manifest.machine.fetch_gbs[std::min(RowsOf(bytes), 2)];
 }
 
 // Of kernels that load straight into registers.
 float DirectLineUsOf(const GpuManifest& manifest, const GpuProblem& problem) {
   const int64_t bytes = problem.k * manifest.types.item_bytes();
-  int kind = 0;
-  for (int64_t load = kVectorBytes; load > 2 && bytes % load != 0; load /= 2) ++kind;
-  return 1e-3f * static_cast<float>(bytes) / manifest.machine.direct_gbs[kind];
+  const int32_t width = std::max(RowsOf(bytes) - 2, 0);
+  return 1e-3f * static_cast<float>(bytes) / manifest.machine.direct_gbs[width];
 }
 
 }  // namespace

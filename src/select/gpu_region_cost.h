@@ -68,7 +68,7 @@ class GpuRegionCost {
   const int32_t steps_;
   /*! \brief Where the parts of clusters of 1, 2, 4 and 8 blocks lie on the k axis. */
   const std::array<GpuCostGrid::Depth, 4> cluster_depths_;
-  /*! \brief Which of a kernel's costs of narrow stores there is; -1 for none. */
+  /*! \brief How C is stored, see NarrowOf. */
   const int32_t narrow_;
   /*! \brief Microseconds for each row or column of A or B that tiles fetch. */
   const float line_us_;
@@ -102,9 +102,9 @@ inline float GpuRegionCost::RegionUs(const GpuKernelSpec& kernel, const GpuTilin
   float us = std::max(ks_.manifest().grid.LaunchUs(kernel.us.data(), DepthOf(split), tiling.waves,
                                                    machine_.launch_us),
                       machine_.launch_us + FetchUs(kernel, tiling, rows, cols));
-  if (narrow_ >= 0) {
+  if (narrow_ > 0) {
     const float waves = tiling.waves / static_cast<float>(split.slices);
-    us += kernel.narrow_us[narrow_] * std::max(1.0f, waves);
+    us += kernel.narrow_us[narrow_ - 1] * std::max(1.0f, waves);
   }
   const bool all = rows == problem_.m && cols == problem_.n;
   const float least_us = all ? least_us_ : machine_.launch_us + StreamUs(rows, cols);
