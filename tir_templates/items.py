@@ -149,6 +149,32 @@ class TypedConfig:
         return [] if usual else [OUTPUT_SHORT[self.out_dtype]]
 
 
+class OrientedConfig(TypedConfig):
+    """What follows from the tile's place in the tensor cores: a base of its dataclass.
+
+    Attributes
+    ----------
+    um, un
+        The tile of C: rows and columns.
+    swapped
+        Whether the rows of the instructions are columns of C.
+    """
+
+    um: int
+    un: int
+    swapped: bool
+
+    @property
+    def rows(self) -> int:
+        """Rows of the tile, as the instructions have it; those of one warpgroup in ping-pong."""
+        return self.un if self.swapped else self.um
+
+    @property
+    def columns(self) -> int:
+        """Columns of the tile, as the instructions have it."""
+        return self.um if self.swapped else self.un
+
+
 def deepest_ring(config: Config, limit: int) -> int:
     """Return the most stages, at most ``limit``, that leave room for all blocks; 0 for none."""
     fits = [

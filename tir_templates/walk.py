@@ -17,3 +17,8 @@ def grouped_tile(at, number, tiles, other_tiles):
     height: T.let = T.min(tiles - group * _GROUP, _GROUP)
     at[0] = group * _GROUP + T.truncmod(inside, height)
     at[1] = T.truncdiv(inside, height)
+
+
+def cluster_shift(cluster):
+    """Return the logarithm of a cluster's blocks, of which there are 1, 2, 4 or 8."""
+    return T.shift_right(cluster, 1) - T.shift_right(cluster, 3)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..items import TypedConfig
+from ..items import OrientedConfig
 
 WARP = 32
 # One instruction's tile.
@@ -27,7 +27,7 @@ _REGISTERS = 65536
 
 
 @dataclass(frozen=True)
-class DirectConfig(TypedConfig):
+class DirectConfig(OrientedConfig):
     """One tile program: C (m, n) = A (m, k) times B (n, k) transposed.
 
     Parameters
@@ -70,16 +70,6 @@ class DirectConfig(TypedConfig):
     def threads(self) -> int:
         """Threads of a block."""
         return self.warps_p * self.warps_k * WARP
-
-    @property
-    def rows(self) -> int:
-        """Rows of the tile, as the instructions have it."""
-        return self.un if self.swapped else self.um
-
-    @property
-    def columns(self) -> int:
-        """Columns of the tile, as the instructions have it; each warp has all of them."""
-        return self.um if self.swapped else self.un
 
     @property
     def warp_rows(self) -> int:

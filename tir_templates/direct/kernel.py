@@ -5,6 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm.script import tirx as T
 
+from ..walk import cluster_shift
 from .add_up import add_up
 from .config import CHUNK_BYTES, THREAD_WORDS, WARP, DirectConfig
 from .load import WIDTHS
@@ -78,8 +79,7 @@ def gemm_direct(c: DirectConfig) -> tvm.tirx.PrimFunc:
         at = T.alloc_local([6], "int32")
 
         T.ptx.griddepcontrol.launch_dependents()
-        # Clusters are of 1, 2, 4 or 8 blocks: this is the logarithm.
-        shift: T.let = T.shift_right(cluster, 1) - T.shift_right(cluster, 3)
+        shift: T.let = cluster_shift(cluster)
         at[0] = T.shift_right(block, shift)
         p_tiles: T.let = T.truncdiv(x_lines + c.rows - 1, c.rows)
         # The tile's first row and column, as the instructions have them.

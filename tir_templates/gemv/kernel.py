@@ -5,6 +5,7 @@ from __future__ import annotations
 import tvm
 from tvm.script import tirx as T
 
+from ..walk import cluster_shift
 from .config import CHUNK, VECTOR, GemvConfig
 
 
@@ -65,8 +66,7 @@ def gemv(c: GemvConfig) -> tvm.tirx.PrimFunc:
         address = T.alloc_local([1], "uint32")
 
         T.ptx.griddepcontrol.launch_dependents()
-        # Clusters are of 1, 2, 4 or 8 blocks: this is the logarithm.
-        shift: T.let = T.shift_right(cluster, 1) - T.shift_right(cluster, 3)
+        shift: T.let = cluster_shift(cluster)
         # The tile's first line; of this warp's part of k the first item, and from chunk to chunk.
         at[0] = T.shift_right(block, shift) * c.lines
         at[1] = (rank[0] * warps_k + T.truncmod(warp, warps_k)) * CHUNK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..items import ALIGNED_BYTES, ROW_BYTES, TypedConfig
+from ..items import ALIGNED_BYTES, ROW_BYTES, OrientedConfig
 
 WARPGROUP = 128
 # Rows of one wgmma instruction.
@@ -42,7 +42,7 @@ BARRIER_CONSUMERS, BARRIER_READY, BARRIER_LOADERS, BARRIER_WARPGROUP = 1, 2, 3, 
 
 
 @dataclass(frozen=True)
-class WgmmaConfig(TypedConfig):
+class WgmmaConfig(OrientedConfig):
     """One tile program: C (m, n) = A (m, k) times B (n, k) transposed.
 
     The tensor cores' own rows come in 64s, their columns in 8s. Where ``swapped``, rows of the
@@ -93,16 +93,6 @@ class WgmmaConfig(TypedConfig):
     def slices(self) -> bool:
         """Whether clusters may share a reduction through a workspace."""
         return self.split
-
-    @property
-    def rows(self) -> int:
-        """Rows of the tensor cores in the tile of one block (of one warpgroup, in ping-pong)."""
-        return self.un if self.swapped else self.um
-
-    @property
-    def columns(self) -> int:
-        """Columns of the tensor cores in a tile."""
-        return self.um if self.swapped else self.un
 
     @property
     def warpgroup_rows(self) -> int:
