@@ -68,7 +68,7 @@ def fit_corrections(
     Parameters
     ----------
     manifest
-        A GPU artifact's, its costs without corrections.
+        A GPU artifact's. Corrections that its costs have are left out of account, and replaced.
     records
         Shapes with their launches, as ``benchmarks.gpu.record`` writes them.
 
@@ -77,6 +77,8 @@ def fit_corrections(
     dict
         How far each kernel's launches of whole reductions are corrected, where none overlap.
     """
+    for kernel in manifest["kernels"]:
+        kernel["cost"].pop("correction", None)
     rows: dict[str, list[list[Any]]] = defaultdict(list)
     places: dict[str, list[tuple[float, float, float, int]]] = defaultdict(list)
     for name, place, *row in _rows(manifest, records):
@@ -87,20 +89,24 @@ def fit_corrections(
     if not samples:
         return {}
     shared = sum(samples.values(), start=_System([])).solve(_SHARED_RIDGE)
+    points: dict[str, list[Point]] = {}
     for kernel in manifest["kernels"]:
-        if kernel["name"] in samples:
-            own = samples[kernel["name"]].without(shared).solve(_OWN_RIDGE)
-            kernel["cost"]["correction"] = [round(float(x), _DIGITS) for x in shared + own]
-    return {
-        kernel["name"]: [
-            Point(k, load, math.log(_exp2(log_us + float(terms @ weights)) / us))
-            for k, load, us, row in places[kernel["name"]]
-            for terms, log_us in [(rows[kernel["name"]][row][0], _log2(us))]
+        name = kernel["name"]
+        if name not in samples:
+            continue
+        own = samples[name].without(shared).solve(_OWN_RIDGE)
+        weights = [round(float(x), _DIGITS) for x in shared + own]
+        kernel["cost"]["correction"] = weights
+        points[name] = [
+            Point(k, load, _log_ratio(us, rows[name][row][0], np.array(weights)))
+            for k, load, us, row in places[name]
         ]
-        for kernel in manifest["kernels"]
-        if kernel["name"] in samples
-        for weights in [np.array(kernel["cost"]["correction"])]
-    }
+    return points
+
+
+def _log_ratio(us: float, terms: Vector, weights: Vector) -> float:
+    """Return the logarithm of corrected over predicted time."""
+    return math.log(_exp2(_log2(us) + float(terms @ weights)) / us)
 
 
 class _System:

@@ -85,14 +85,13 @@ def refit(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
             _refit_split(kernel["cost"], shared)
     # Plans are looked at once more if their tables put them near the cheapest, so tables take over
     # what they can of the corrections.
-    for name, points in fit_corrections(fitted, records).items():
-        [cost] = [kernel["cost"] for kernel in fitted["kernels"] if kernel["name"] == name]
+    corrections = fit_corrections(fitted, records)
+    for kernel in fitted["kernels"]:
+        points = corrections.get(kernel["name"])
         if points:
             at = [(point.k, point.load) for point in points]
             ratios = np.array([point.log_ratio for point in points])
-            _scale(cost, at, ratios, np.ones(len(points)), fitted["grid"])
-    for kernel in fitted["kernels"]:
-        kernel["cost"].pop("correction", None)
+            _scale(kernel["cost"], at, ratios, np.ones(len(points)), fitted["grid"])
     fit_corrections(fitted, records)
     return fitted
 
