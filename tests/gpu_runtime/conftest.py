@@ -22,3 +22,12 @@ def fake_driver(tmp_path_factory):
     driver = ctypes.CDLL(str(library))
     driver.fake_log.restype = ctypes.c_char_p
     return driver
+
+
+@pytest.fixture(scope="session")
+def torch():
+    """Return torch, where it has a Hopper GPU."""
+    torch = pytest.importorskip("torch", reason="needs torch with CUDA")
+    if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:
+        pytest.skip("needs a GPU of compute capability 9.0")
+    return torch

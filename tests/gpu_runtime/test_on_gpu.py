@@ -14,14 +14,6 @@ pytestmark = pytest.mark.gpu
 DTYPE = "float16"
 
 
-@pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch", reason="needs torch with CUDA")
-    if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:
-        pytest.skip("needs a GPU of compute capability 9.0")
-    return torch
-
-
 def random(torch, *shape):
     return torch.empty(shape, dtype=getattr(torch, DTYPE), device="cuda").uniform_(-1, 1)
 

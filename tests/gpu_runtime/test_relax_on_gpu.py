@@ -20,14 +20,6 @@ DTYPE = "float16"
 TARGET = Target.parse("cuda-sm90a")
 
 
-@pytest.fixture(scope="module")
-def torch():
-    torch = pytest.importorskip("torch", reason="needs torch with CUDA")
-    if not torch.cuda.is_available() or torch.cuda.get_device_capability()[0] != 9:
-        pytest.skip("needs a GPU of compute capability 9.0")
-    return torch
-
-
 def two_layers(product):
     """Return relu(x wᵀ) vᵀ with every dimension symbolic; the relu is generated code."""
     m, n, k, j = map(dim, "mnkj")
