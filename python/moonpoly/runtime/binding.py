@@ -37,7 +37,7 @@ def bind_inputs(metadata: ModelMetadata, given: Mapping[str, Any]) -> list[np.nd
         _check(spec, array, bound)
         arrays.append(_lay_out(array))
     sizes = {dim: size for dim, (size, _) in bound.items()}
-    _check_stated(metadata.stated, bound)
+    _check_stated(metadata.stated, bound, sizes)
     check_constraints(metadata.constraints, sizes)
     check_limits(metadata.limits, sizes)
     check_least(metadata.least, sizes)
@@ -64,9 +64,10 @@ def check_constraints(
 
 
 def _check_stated(
-    stated: Mapping[str, DimExpr], bound: Mapping[int | str, tuple[int, str]]
+    stated: Mapping[str, DimExpr],
+    bound: Mapping[int | str, tuple[int, str]],
+    sizes: Mapping[int | str, int],
 ) -> None:
-    sizes = {dim: size for dim, (size, _) in bound.items()}
     for text, expr in stated.items():
         wanted, (got, where) = evaluate(expr, sizes), bound[text]
         if wanted is not None and got != wanted:

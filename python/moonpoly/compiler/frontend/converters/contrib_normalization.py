@@ -110,8 +110,7 @@ def _embed_layer_normalization(ctx: Context) -> list[relax.Expr | None]:
     batch, length = sizes(ctx, ids)
     total = _look_up(ctx, _operand(ctx, 2, "word_embedding"), 0)
     table = _operand(ctx, 3, "position_embedding")
-    first = ctx.emit(relax.op.arange(0, length, 1, "int64"))
-    positions = 8 if ctx.has_input(8) else first
+    positions = 8 if ctx.has_input(8) else ctx.emit(relax.op.arange(0, length, 1, "int64"))
     total = ctx.emit(relax.op.add(total, _look_up(ctx, table, positions)))
     if ctx.has_input(1):
         segment_table = _operand(ctx, 4, "segment_embedding")
