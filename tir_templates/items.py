@@ -71,10 +71,12 @@ class ItemType:
         return f"wgmma.mma_async.sync.aligned.{shape}.{kind}.{self.short}.{self.short}"
 
     @property
-    def mma(self) -> str | None:
-        """Return the instruction of one warp, 16 rows by 8 columns, on GPUs before Hopper."""
-        if self.short == "e4m3":
-            return None
+    def mma(self) -> str:
+        """Return the instruction of one warp, 16 rows by 8 columns.
+
+        An A100 has none for 8-bit floats. Hopper makes them 16-bit ones for it, so that their sums
+        are those of float32.
+        """
         kind = "s32" if self.sums == "uint32" else "f32"
         types = f"{kind}.{self.short}.{self.short}.{kind}"
         return f"mma.sync.aligned.m16n8k{self.depth}.row.col.{types}"

@@ -110,8 +110,6 @@ class DirectConfig(OrientedConfig):
     def problems(self) -> list[str]:
         """Return why this can't be built; nothing if it can."""
         found = self.type_problems()
-        if self.item.mma is None:
-            found.append(f"no instruction multiplies {self.dtype}")
         if self.rows % (self.warps_p * MMA_ROWS):
             found.append(f"{self.rows} rows are no multiple of {MMA_ROWS} for each warp")
         if self.columns % MMA_COLUMNS:

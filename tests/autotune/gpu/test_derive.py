@@ -9,13 +9,16 @@ import pytest
 from moonpoly import _ffi_api, planning
 from moonpoly.autotune.costs import load_costs
 from moonpoly.autotune.export import candidates_of
-from moonpoly.autotune.gpu.derive import derive
+from moonpoly.autotune.gpu import derive as deriving
+from moonpoly.autotune.gpu.derive import derive, spilled
 from moonpoly.autotune.gpu.export import costs_of, program_of
 from moonpoly.autotune.gpu.outline import planning_manifest
+from moonpoly.autotune.gpu.program import Program
 from moonpoly.autotune.records import load_records
 from moonpoly.autotune.sources import Sources, current_sources, installed_sources
 from moonpoly.error import TuneError
 from moonpoly.target import Target
+from moonpoly.tir_templates.direct.config import DirectConfig
 from moonpoly.workload import Workload
 
 from .conftest import TARGET
@@ -24,15 +27,22 @@ FLOAT16 = Workload("gemm", "float16")
 
 
 @pytest.mark.parametrize(("dtype", "factor"), [("int8", 2), ("float8_e4m3fn", 2), ("tf32", 0.5)])
-def test_kernels_of_another_type_cost_what_as_many_bytes_do(tmp_path, dtype, factor):
+def test_kernels_of_another_type_cost_what_as_many_bytes_do(tmp_path, monkeypatch, dtype, factor):
     workload = Workload("gemm", dtype)
+    # All of them would take minutes to compile; one is pretended to spill.
+    compiled = []
+    monkeypatch.setattr(
+        deriving, "spilled", lambda _, programs: compiled.extend(programs) or {programs[0].name}
+    )
     output = Sources(tmp_path / "new" / "records.jsonl", tmp_path / "new" / "costs.json")
     derive(TARGET, workload, FLOAT16, output)
     records = load_records(output.records)
     costs = load_costs(output.costs, output.records)
     theirs = installed_sources(TARGET, FLOAT16)
     old = load_costs(theirs.costs, theirs.records)
-    assert len(load_records(theirs.records)) >= len(records) >= 30
+    assert len(load_records(theirs.records)) > len(records) == len(compiled) - 1 >= 30
+    assert compiled[0].name not in {record.kernel for record in records}
+    assert "direct" in {record.family for record in records}
     assert costs["grid"]["k"] == [k * factor for k in old["grid"]["k"]]
     programs = [
         program_of(TARGET, candidate, record)
@@ -41,6 +51,16 @@ def test_kernels_of_another_type_cost_what_as_many_bytes_do(tmp_path, dtype, fac
     assert [program.name for program in programs] == [record.kernel for record in records]
     assert set(costs_of(TARGET, programs, costs)) == {record.kernel for record in records}
     assert not any(record.gflops for record in records)
+
+
+def test_what_spills_is_found_by_compiling():
+    # Eight blocks of 128 threads leave each 64 registers, which sums alone fill in the larger tile.
+    small, large = (
+        DirectConfig(128, un, 1, warps_p=4, blocks=8, dtype="int8", out_dtype="int32")
+        for un in (8, 64)
+    )
+    programs = [Program(config.name("sm90a"), config) for config in (small, large)]
+    assert spilled(TARGET, programs) == {large.name("sm90a")}
 
 
 def test_nothing_is_derived_for_a_processor():

@@ -20,6 +20,7 @@ TYPED = (
     DirectConfig(32, 16, 2, warps_k=2, blocks=2, dtype="bfloat16", out_dtype="float32"),
     DirectConfig(16, 32, 1, swapped=True, blocks=2, dtype="int8", out_dtype="int32"),
     DirectConfig(32, 32, 1, warps_p=2, blocks=2, dtype="tf32", out_dtype="float32"),
+    DirectConfig(16, 8, 1, warps_k=4, dtype="float8_e4m3fn", out_dtype="bfloat16"),
 )
 
 
@@ -70,7 +71,7 @@ def test_every_program_of_the_space_keeps_the_limits():
         (DirectConfig(16, 12, 1), "multiple of 8"),
         (DirectConfig(64, 64, 1, warps_k=8), "bytes of sums"),
         (DirectConfig(32, 32, 4, warps_k=8), "don't fit the registers"),
-        (DirectConfig(16, 16, 1, dtype="float8_e4m3fn", out_dtype="bfloat16"), "no instruction"),
+        (DirectConfig(16, 16, 1, dtype="float8_e4m3fn", out_dtype="int32"), "is not int32"),
     ],
 )
 def test_what_can_t_be_built_says_why(config, reason):
@@ -91,6 +92,7 @@ def test_every_type_compiles_to_its_instruction():
         "m16n8k16_row_col_f32_bf16_bf16_f32",
         "m16n8k32_row_col_s32_s8_s8_s32",
         "m16n8k8_row_col_f32_tf32_tf32_f32",
+        "m16n8k32_row_col_f32_e4m3_e4m3_f32",
     ):
         assert instruction in source
     kernels, _ = compile_programs(programs, TARGET)

@@ -1,8 +1,9 @@
 """Micro-kernels of one type from those of another: the same tiles, rings and clusters.
 
 A stage of the ring is 128 bytes of k whatever the type, and the tensor cores take as long for 32
-bytes of any type. So what was found for float16 is what to begin with for 8 and 32 bits; costs are
-those of as many bytes, until launches are measured.
+bytes of any type; a thread of a direct kernel has 16 bytes of k of each of its rows. So what was
+found for float16 is what to begin with for 8 and 32 bits; costs are those of as many bytes, until
+launches are measured. What a type has no instruction for, or what spills in it, is left out.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from typing import Any
 
 from moonpoly.autotune.candidates import candidates, space_of
 from moonpoly.autotune.costs import load_costs, save_costs
-from moonpoly.autotune.gpu.program import program_of_trace
+from moonpoly.autotune.gpu.compile import compiler_path
+from moonpoly.autotune.gpu.program import Program, program_of_trace
+from moonpoly.autotune.gpu.search import compile_pool, compiled
+from moonpoly.autotune.progress import progress
 from moonpoly.autotune.records import TuningRecord, load_records, save_records
 from moonpoly.autotune.sources import Sources, current_sources
 from moonpoly.error import TuneError
@@ -26,10 +30,14 @@ from moonpoly.workload import Workload
 def derive(target: Target, workload: Workload, like: Workload, output: Sources) -> None:
     """Write records and costs of ``workload`` made from those of ``like``; no GPU is needed.
 
+    Every kernel is compiled, to leave out those that spill.
+
     Raises
     ------
     ArtifactError
         If there are none of ``like``.
+    TargetError
+        If there is no compiler.
     TuneError
         If no kernel of ``like`` can be built for the type.
     """
@@ -38,7 +46,9 @@ def derive(target: Target, workload: Workload, like: Workload, output: Sources) 
     source = current_sources(target, like)
     records = load_records(source.records)
     costs = load_costs(source.costs, source.records)
-    names = translated(target, workload, records)
+    programs = translated(target, workload, records)
+    spilling = spilled(target, list(programs.values()))
+    names = {old: each.name for old, each in programs.items() if each.name not in spilling}
     if not names:
         raise TuneError(f"no micro-kernel of {like.key} can be built for {workload.key}")
     kept = [replace(r, kernel=names[r.kernel]) for r in records if r.kernel in names]
@@ -57,17 +67,29 @@ def derive(target: Target, workload: Workload, like: Workload, output: Sources) 
 
 def translated(
     target: Target, workload: Workload, records: Sequence[TuningRecord]
-) -> dict[str, str]:
-    """Return the name that each kernel has in a workload, without those it can't have."""
+) -> dict[str, Program]:
+    """Return each kernel's program in a workload, without those of what it can't have."""
     known = {candidate.tile: candidate for candidate in candidates(target, workload)}
     isa = space_of(target).facts.isa
-    names = {}
+    programs = {}
     for record in records:
         candidate = known[Tile(record.family, record.um, record.un)]
         program = program_of_trace(candidate, isa, record.trace)
         if not program.config.problems():
-            names[record.kernel] = program.name
-    return names
+            programs[record.kernel] = program
+    return programs
+
+
+def spilled(target: Target, programs: Sequence[Program]) -> set[str]:
+    """Compile programs; return the names of those whose registers don't hold what they need."""
+    compiler_path()
+    pool = compile_pool()
+    futures = [pool.submit(compiled, program, target) for program in programs]
+    with progress() as bar:
+        kernels = [
+            future.result()[0] for future in bar.track(futures, description=f"for {target.name}")
+        ]
+    return {kernel.program.name for kernel in kernels if kernel.spilled_bytes}
 
 
 def _by_bytes(grid: dict[str, Any], like: Workload, workload: Workload) -> dict[str, Any]:
