@@ -95,7 +95,7 @@ version = _bind("version")
 _gpu_plan = _bind("gpu_plan")
 _gpu_enumerate_plans = _bind("gpu_enumerate_plans")
 # (kernel_set, plan_json) -> [float…]: what the correction of a plan's cost is made of.
-_gpu_launch_terms = _bind("gpu_launch_terms")
+_gpu_launches = _bind("gpu_launches")
 _gpu_time = _bind("gpu_time")
 _gpu_time_plans = _bind("gpu_time_plans")
 _gpu_bench_select = _bind("gpu_bench_select")
@@ -212,9 +212,22 @@ def gpu_enumerate_plans(
     return [str(text) for text in plans]
 
 
-def gpu_launch_terms(kernel_set: GpuKernelSetObject, plan_json: str) -> list[float]:
-    """Return the terms whose weights correct the cost of a plan of one region."""
-    return list(_gpu_launch_terms(kernel_set, plan_json))
+def gpu_launches(
+    kernel_set: GpuKernelSetObject,
+    m: int,
+    n: int,
+    k: int,
+    *,
+    layout: str = "nt",
+    access: str = "tma",
+    overlap: bool = True,
+) -> tvm_ffi.Tensor:
+    """Return numbers of every plan of one region (float64, flat [plans][numbers]).
+
+    They are the kernel's index, cluster, slices, whether the launch overlaps, its µs by the
+    kernel's table, those predicted, its load, and the terms whose weights correct its cost.
+    """
+    return _gpu_launches(kernel_set, m, n, k, layout, access, overlap)
 
 
 def gpu_time(

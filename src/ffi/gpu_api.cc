@@ -7,8 +7,10 @@
 #include <tvm/ffi/reflection/registry.h>
 
 #include <string>
+#include <vector>
 
 #include "artifact/gpu_kernel_set.h"
+#include "ffi/measurement.h"
 #include "launch/cuda/gemm.h"
 #include "launch/tensor_check.h"
 #include "select/gpu_correction.h"
@@ -49,23 +51,26 @@ ffi::Array<ffi::String> AllPlansJson(const GpuKernelSet& ks, int64_t m, int64_t 
   return out;
 }
 
-// What the correction of a plan's one region is made of.
-ffi::Array<double> LaunchTerms(const GpuKernelSet& ks, const ffi::String& text) {
-  const GpuPlan plan = GpuPlanFromJson(*ks.get(), text);
-  if (plan.num_regions != 1) {
-    TVM_FFI_THROW(ValueError) << "only plans of one region have terms, this one has "
-                              << plan.num_regions;
+// Of each plan of one region: kernel, cluster, slices, whether it overlaps, the launch's
+// microseconds by its kernel's table, those predicted, its load, and the terms of its correction.
+ffi::Tensor Launches(const GpuKernelSet& ks, int64_t m, int64_t n, int64_t k,
+                     const ffi::String& layout, const ffi::String& access, bool overlap) {
+  std::vector<double> out;
+  const GpuProblem problem = ToProblem(m, n, k, layout, access, overlap);
+  for (const GpuPlan& plan : EnumerateGpuPlans(*ks.get(), problem, 1)) {
+    if (plan.num_regions == 0) continue;
+    const GpuRegion& region = plan.regions[0];
+    const GpuKernelSpec& kernel = ks->kernel(region.kernel);
+    const GpuTiling tiling = TilingOf(kernel, region.rows(), region.cols(), region.split);
+    out.insert(out.end(),
+               {static_cast<double>(region.kernel), static_cast<double>(region.split.cluster),
+                static_cast<double>(region.split.slices), plan.overlap ? 1.0 : 0.0, region.us,
+                plan.predicted_us, tiling.waves});
+    const auto terms = GpuLaunchTerms(*ks.get(), problem, kernel, tiling, region.split, region.us)
+                           .Dense(plan.overlap);
+    out.insert(out.end(), terms.begin(), terms.end());
   }
-  const GpuRegion& region = plan.regions[0];
-  const GpuKernelSpec& kernel = ks->kernel(region.kernel);
-  const GpuTiling tiling = TilingOf(kernel, region.rows(), region.cols(), region.split);
-  ffi::Array<double> out;
-  for (const float value :
-       GpuLaunchTerms(*ks.get(), plan.problem, kernel, tiling, region.split, region.us)
-           .Dense(plan.overlap)) {
-    out.push_back(value);
-  }
-  return out;
+  return ToTensor(out);
 }
 
 void Gemm(const GpuKernelSet& ks, const DLTensor* a, const DLTensor* b, const DLTensor* c,
@@ -143,7 +148,7 @@ TVM_FFI_STATIC_INIT_BLOCK() {
            })
       .def("moonpoly.gpu_plan", PlanJson)
       .def("moonpoly.gpu_enumerate_plans", AllPlansJson)
-      .def("moonpoly.gpu_launch_terms", LaunchTerms)
+      .def("moonpoly.gpu_launches", Launches)
       .def("moonpoly.gpu_gemm", [](const GpuKernelSet& ks, DLTensor* a, DLTensor* b, DLTensor* c,
                                    bool overlap) { Gemm(ks, a, b, c, overlap); })
       .def("moonpoly.gpu_product", Product)

@@ -37,7 +37,7 @@ class GpuSearch {
         cost_(ks, problem, model),
         shortlist_(ks, problem, model) {}
 
-  GpuPlan Run() {
+  GpuPlan Run(int32_t most_regions = kMaxGpuRegions) {
     best_ = EmptyPlan();
     if (problem_.m == 0 || problem_.n == 0 || problem_.k == 0) {
       if (all_ != nullptr) all_->push_back(best_);
@@ -53,7 +53,7 @@ class GpuSearch {
                                 << GpuLoadsName(problem_.access) << " loads or more general ones";
     }
     ChooseWhole();
-    if (model_ == CostModel::kFull) TryCuts();
+    if (model_ == CostModel::kFull && most_regions > 1) TryCuts();
     return best_;
   }
 
@@ -268,9 +268,10 @@ GpuPlan SelectGpuPlan(const GpuKernelSetObj& ks, const GpuProblem& problem, Cost
   return GpuSearch(ks, problem, model, nullptr).Run();
 }
 
-std::vector<GpuPlan> EnumerateGpuPlans(const GpuKernelSetObj& ks, const GpuProblem& problem) {
+std::vector<GpuPlan> EnumerateGpuPlans(const GpuKernelSetObj& ks, const GpuProblem& problem,
+                                       int32_t most_regions) {
   std::vector<GpuPlan> all;
-  GpuSearch(ks, problem, CostModel::kFull, &all).Run();
+  GpuSearch(ks, problem, CostModel::kFull, &all).Run(most_regions);
   return all;
 }
 

@@ -35,8 +35,10 @@ const GpuPlan& CachedGpuPlan(const GpuKernelSetObj& ks, const GpuProblem& proble
  * \brief Every plan that is considered: each micro-kernel alone, and with the tiles of its last,
  *        broken wave given to the cheapest other one, cut off along either axis; where launches may
  *        overlap, with and without.
+ * \param most_regions Plans of more are left out.
  */
-std::vector<GpuPlan> EnumerateGpuPlans(const GpuKernelSetObj& ks, const GpuProblem& problem);
+std::vector<GpuPlan> EnumerateGpuPlans(const GpuKernelSetObj& ks, const GpuProblem& problem,
+                                       int32_t most_regions = kMaxGpuRegions);
 
 }  // namespace moonpoly
 

@@ -89,3 +89,9 @@ def test_types_that_run_alike_share_records_and_costs(workload, tmp_path, monkey
 def test_a_plan_is_made_for_the_type_that_is_asked_for():
     plan = planning.plan(333, 3072, 768, target="cuda-sm90a", dtype="bfloat16")
     assert all(region.kernel.startswith("gemm_bf16_sm90a") for region in plan.regions)
+
+
+def test_plans_without_code_share_long_reductions_as_those_with_it_do():
+    kernels = _ffi_api.GpuKernelSet(json.dumps(planning_manifest(TARGET, FLOAT16)), {})
+    plans = [json.loads(t) for t in _ffi_api.gpu_enumerate_plans(kernels, 16, 32, 80_000)]
+    assert max(plan["regions"][0]["slices"] for plan in plans) > 1

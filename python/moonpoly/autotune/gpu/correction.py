@@ -24,31 +24,49 @@ _SHARED_RIDGE, _OWN_RIDGE = 3.0, 4.0
 _HALF_AS_FAST = 0.35
 _FEWEST = 5
 _DIGITS = 4
+# As the selector gives them: numbers before a launch's terms, and terms.
+_NUMBERS, TERMS = 7, 229
 # As in the selector.
 _LEAST_US = 0.1
 Vector = npt.NDArray[np.float64]
 Key = tuple[str, int, int]
 
 
-def recorded_plans(kernels: Any, record: Mapping[str, Any]) -> dict[Key, tuple[str, Any]]:
-    """Return the plans of one region for a recorded shape, by kernel, cluster and slices."""
+@dataclass(frozen=True)
+class Predicted:
+    """A launch as the selector sees it: µs by its kernel's table, by the selector, and the terms
+    whose weights correct the one to the other."""
+
+    table_us: float
+    predicted_us: float
+    load: float
+    overlap: bool
+    terms: Vector
+
+
+def predicted_launches(
+    kernels: Any, names: Sequence[str], record: Mapping[str, Any]
+) -> dict[Key, Predicted]:
+    """Return the launches of one region for a recorded shape, by kernel, cluster and slices.
+
+    They overlap where the record's do.
+    """
     from moonpoly import _ffi_api
 
-    plans: dict[Key, tuple[str, Any]] = {}
     shape = record["m"], record["n"], record["k"]
-    for text in _ffi_api.gpu_enumerate_plans(
-        kernels, *shape, access=record["access"], overlap=record["overlap"]
+    flat = np.from_dlpack(
+        _ffi_api.gpu_launches(kernels, *shape, access=record["access"], overlap=record["overlap"])
+    )
+    launches: dict[Key, Predicted] = {}
+    rows = flat.reshape(-1, _NUMBERS + TERMS)
+    for (index, cluster, slices, overlap, us, predicted_us, load), terms in zip(
+        rows[:, :_NUMBERS].tolist(), rows[:, _NUMBERS:], strict=True
     ):
-        # Plans of two regions, II and III, are many and take the time to read.
-        if '"pattern":"II' in text:
-            continue
-        plan = json.loads(text)
-        [region] = plan["regions"]
-        key = region["kernel"], region["cluster"], region["slices"]
-        # Short plans are there both ways.
-        if key not in plans or plan["overlap"] == record["overlap"]:
-            plans[key] = text, plan
-    return plans
+        key = names[int(index)], int(cluster), int(slices)
+        # Short launches are there both ways.
+        if key not in launches or bool(overlap) == record["overlap"]:
+            launches[key] = Predicted(us, predicted_us, load, bool(overlap), terms)
+    return launches
 
 
 @dataclass(frozen=True)
@@ -145,20 +163,19 @@ def _rows(
     from moonpoly import _ffi_api
 
     kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
+    names = [kernel["name"] for kernel in manifest["kernels"]]
     for record in records:
-        plans = recorded_plans(kernels, record)
+        launches = predicted_launches(kernels, names, record)
         best_us = min((us for *_, us in record["launches"]), default=0.0)
         for name, cluster, slices, us in record["launches"]:
-            if (name, cluster, slices) not in plans:
+            if (name, cluster, slices) not in launches:
                 continue
-            text, plan = plans[name, cluster, slices]
-            terms = np.array(_ffi_api.gpu_launch_terms(kernels, text))
-            [region] = plan["regions"]
-            table_us = max(region["us"], _LEAST_US)
-            whole = cluster * slices == 1 and not plan["overlap"]
-            place = (record["k"], region["load"], table_us) if whole else None
+            launch = launches[name, cluster, slices]
+            table_us = max(launch.table_us, _LEAST_US)
+            whole = cluster * slices == 1 and not launch.overlap
+            place = (record["k"], launch.load, table_us) if whole else None
             left = _log2(us) - _log2(table_us)
-            yield name, place, terms, left, _HALF_AS_FAST ** float(np.log2(us / best_us))
+            yield name, place, launch.terms, left, _HALF_AS_FAST ** float(np.log2(us / best_us))
 
 
 def _log2(x: float) -> float:

@@ -13,8 +13,8 @@ from moonpoly.autotune.sources import current_sources
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
-# What only running a kernel needs.
-_UNCOMPILED = {"symbol": "", "cubin": "", "params": ["grid"]}
+# Blocks that load straight into registers add up in clusters only.
+_WITHOUT_SLICES = {"gemv", "direct"}
 
 
 def planning_manifest(target: Target, workload: Workload) -> dict[str, Any]:
@@ -42,6 +42,12 @@ def planning_manifest(target: Target, workload: Workload) -> dict[str, Any]:
         "out_dtype": workload.out_dtype,
         "digest": sources.digest(),
         "grid": costs["grid"],
-        "kernels": [describe(program, tables) | _UNCOMPILED for program in programs],
+        "kernels": [_uncompiled(describe(program, tables)) for program in programs],
         "machine": costs["machine"],
     }
+
+
+def _uncompiled(spec: dict[str, Any]) -> dict[str, Any]:
+    """Add what only running the kernel needs, and of its parameters the one that planning reads."""
+    slices = spec["split"] and spec["loads"] not in _WITHOUT_SLICES
+    return spec | {"symbol": "", "cubin": "", "params": ["grid", *["slices"] * slices]}

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moonpoly.autotune.gpu.correction import fit_corrections, recorded_plans
+from moonpoly.autotune.gpu.correction import fit_corrections, predicted_launches
 from moonpoly.autotune.gpu.recorded import (
     FETCHING,
     RecordedLaunch,
@@ -104,32 +104,32 @@ def _launches(
 
     kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
     specs = {spec["name"]: spec for spec in manifest["kernels"]}
+    names = list(specs)
     item_bytes = ITEMS[manifest["dtype"]].bytes
     out: dict[str, list[RecordedLaunch]] = defaultdict(list)
     step = ITEMS[manifest["dtype"]].step
     widest = ALIGNED_BYTES // OUTPUT_BYTES[manifest["out_dtype"]]
     for record in records:
-        plans = recorded_plans(kernels, record)
+        predicted = predicted_launches(kernels, names, record)
         shape = record["m"], record["n"], record["k"]
         best_us = min(us for *_, us in record["launches"])
         steps = -(-record["k"] // step)
         width = next(w for w in (widest, 2, 1) if record["n"] % w == 0)
         for name, cluster, slices, us in record["launches"]:
-            if (name, cluster, slices) not in plans:
+            if (name, cluster, slices) not in predicted:
                 continue
-            _, plan = plans[name, cluster, slices]
-            [region] = plan["regions"]
-            saved_us = region["us"] - plan["predicted_us"]
+            launch = predicted[name, cluster, slices]
+            saved_us = launch.table_us - launch.predicted_us
             k = -(-steps // (cluster * slices)) * step
             weight = 3.0 ** -(math.log(us / best_us) / math.log(_FAR))
             fetched = item_bytes * fetched_items(specs[name], *shape)
-            at = k, region["load"], cluster, slices, width
+            at = k, launch.load, cluster, slices, width
             loads = specs[name]["loads"]
             rows = rows_of(loads, record["k"] * item_bytes)
             out[name].append(
                 RecordedLaunch(
                     us + saved_us,
-                    region["us"],
+                    launch.table_us,
                     *at,
                     rows,
                     loads,
@@ -167,13 +167,13 @@ def _scale(
 ) -> None:
     """Multiply a table by a smooth function, fitted to logarithms at values of k and the load."""
     surface = Surface(grid)
-    rows = np.stack([surface.basis(*each) for each in at])
+    rows = surface.basis(*np.array(at).T)
     normal = rows.T @ (rows * weight[:, None]) + _RIDGE * surface.roughness()
     knots = np.linalg.solve(normal, rows.T @ (weight * residual))
-    table = np.array(cost["us"]).reshape(len(grid["k"]), len(grid["load"]))
-    for i, k in enumerate(grid["k"]):
-        for j, load in enumerate(grid["load"]):
-            table[i, j] *= math.exp(float(surface.basis(k, load) @ knots))
+    shape = len(grid["k"]), len(grid["load"])
+    places = np.meshgrid(grid["k"], grid["load"], indexing="ij")
+    scale = np.exp(surface.basis(*map(np.ravel, places)) @ knots)
+    table = (np.array(cost["us"]) * scale).reshape(shape)
     cost["us"] = [round(float(us), 4) for us in rising(table).ravel()]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,9 +23,10 @@ class Surface:
             for knots, points in ((_K_KNOTS, grid["k"]), (_LOAD_KNOTS, grid["load"]))
         ]
 
-    def basis(self, k: float, load: float) -> Vector:
-        """The shares of the knots around a point; outside, those of the nearest."""
-        return np.outer(*map(_hat, self._axes, (k, load))).ravel()
+    def basis(self, k: npt.ArrayLike, load: npt.ArrayLike) -> Vector:
+        """The shares of the knots around points, [points, knots]; outside, of the nearest."""
+        along_k, along_load = map(_hat, self._axes, (k, load))
+        return (along_k[:, :, None] * along_load[:, None, :]).reshape(len(along_k), -1)
 
     def roughness(self) -> Vector:
         """The penalty: neighbouring knots differ little, and none strays far."""
@@ -44,12 +44,13 @@ class Surface:
         return out
 
 
-def _hat(knots: Vector, value: float) -> Vector:
-    at = float(np.clip(math.log(value), knots[0], knots[-1]))
-    high = int(np.clip(np.searchsorted(knots, at), 1, len(knots) - 1))
+def _hat(knots: Vector, values: npt.ArrayLike) -> Vector:
+    at = np.clip(np.log(np.atleast_1d(values)), knots[0], knots[-1])
+    high = np.clip(np.searchsorted(knots, at), 1, len(knots) - 1)
     part = (at - knots[high - 1]) / (knots[high] - knots[high - 1])
-    out = np.zeros(len(knots))
-    out[high - 1], out[high] = 1 - part, part
+    out = np.zeros((len(at), len(knots)))
+    rows = np.arange(len(at))
+    out[rows, high - 1], out[rows, high] = 1 - part, part
     return out
 
 
