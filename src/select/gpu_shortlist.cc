@@ -35,7 +35,8 @@ GpuPlan GpuShortlist::Choose() const {
   bool best_overlaps = false;
   float best_us = std::numeric_limits<float>::infinity();
   for (const GpuWhole& whole : wholes_) {
-    if (whole.kernel < 0 || whole.us > farthest_ * least_us()) break;
+    // The cheapest is looked at even where costs are so wrong that it takes less than nothing.
+    if (whole.kernel < 0 || (best != nullptr && whole.us > farthest_ * least_us())) break;
     const GpuLaunchTerms::Ways us = Correct(whole);
     const bool overlaps = MayOverlap(whole.us) && us.overlapping_us < us.apart_us;
     const float taken_us = overlaps ? us.overlapping_us : us.apart_us;

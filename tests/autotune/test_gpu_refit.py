@@ -81,6 +81,19 @@ def test_tables_follow_what_was_recorded(shapes):
     assert error(fitted, truth, shapes[60:]) < 0.08
 
 
+def test_one_odd_launch_does_not_say_what_adding_up_costs(shapes):
+    rows = records(manifest(), shapes[:20])
+    split = manifest()["kernels"][2]["name"]
+    for row in rows:
+        row["launches"] = [x for x in row["launches"] if x[0] != split or x[1] * x[2] == 1]
+    shape = next(s for s in shapes if s[2] > 2000)
+    key, us = next((k, us) for k, us in predictions(manifest(), shape).items() if k[1:] == (2, 1))
+    odd = dict(zip("mnk", shape, strict=True)) | {"access": "tma", "overlap": False}
+    fitted = refit(manifest(), [*rows, odd | {"launches": [[*key, 0.5 * us]]}])
+    # Half of its time is missing, of which little is believed to be saved by adding up.
+    assert fitted["kernels"][2]["cost"]["cluster_us"][1] == pytest.approx(0.5, abs=0.2 * us)
+
+
 def test_what_narrow_stores_cost_is_learned_apart_from_the_tables(shapes):
     truth = manifest(narrow_us=(0.5, 2.0))
     mixed = [(m, n + (0, 2, 1)[i % 3], k) for i, (m, n, k) in enumerate(shapes)]

@@ -92,6 +92,14 @@ def test_a_long_reduction_into_a_small_output_is_shared(kernels):
     )
 
 
+def test_a_plan_that_costs_less_than_nothing_is_still_a_plan():
+    entry, image = fake_gpu.kernel(64, 32, split=True)
+    entry["cost"]["cluster_us"] = [0.0, -50.0, -60.0, -70.0]
+    few = kernel_set((entry, image))
+    assert plan(few, 300, 400, 5000)["predicted_us"] < 0
+    assert plan(few, 300, 400, 5000) in every(few, 300, 400, 5000)
+
+
 def test_no_reduction_is_cut_into_more_parts_than_it_has_steps(kernels):
     for p in every(kernels, 64, 32, 200):
         assert all(r["cluster"] * r["slices"] <= 4 for r in p["regions"])

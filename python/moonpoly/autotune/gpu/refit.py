@@ -41,6 +41,8 @@ from moonpoly.tir_templates.items import ALIGNED_BYTES, ITEMS, OUTPUT_BYTES
 _RIDGE = 1.5
 # The same of what narrow stores cost, which few records tell of; in shares of a launch.
 _NARROW_RIDGE = 2e-3
+# How strongly what adding up costs is held near what was known, in the same.
+_SPLIT_RIDGE = 0.2
 _NARROW_WEIGHT = 0.25
 _ROUNDS = 3
 # Launches that took this many times the best one's time count a third of it.
@@ -208,10 +210,6 @@ def _refit_overlap(
 def _refit_split(cost: dict[str, Any], launches: Sequence[RecordedLaunch]) -> None:
     """Fit what adding up costs, beyond what a launch of the parts does."""
 
-    def added(x: RecordedLaunch) -> float:
-        us = cost["cluster_us"][_CLUSTERS.index(x.cluster)]
-        return float(us + (cost["slices_us"] + cost["slice_us"] * x.slices) * (x.slices > 1))
-
     rows = np.array(
         [
             [
@@ -223,10 +221,12 @@ def _refit_split(cost: dict[str, Any], launches: Sequence[RecordedLaunch]) -> No
         ],
         dtype=float,
     )
-    beyond = np.array([x.us - (x.predicted_us - added(x)) for x in launches])
-    # In relative terms: a microsecond matters where there are few.
+    # Beyond what was known, which is kept where few launches say otherwise. In relative terms: a
+    # microsecond matters where there are few.
+    beyond = np.array([x.us - x.predicted_us for x in launches])
     weight = np.array([x.weight / x.us**2 for x in launches])
-    normal = rows.T @ (rows * weight[:, None]) + 1e-3 * np.eye(rows.shape[1])
-    fitted = np.linalg.solve(normal, rows.T @ (weight * beyond))
+    normal = rows.T @ (rows * weight[:, None]) + _SPLIT_RIDGE * np.eye(rows.shape[1])
+    known = np.array([*cost["cluster_us"][1:], cost["slices_us"], cost["slice_us"]])
+    fitted = known + np.linalg.solve(normal, rows.T @ (weight * beyond))
     cost["cluster_us"] = [0.0, *(round(float(us), 4) for us in fitted[:3])]
     cost["slices_us"], cost["slice_us"] = (round(float(us), 4) for us in fitted[3:])
