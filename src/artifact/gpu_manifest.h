@@ -65,7 +65,7 @@ enum class GpuParam : uint8_t {
 };
 constexpr size_t kMaxGpuParams = 48;
 /*! \brief Numbers that a kernel's correction consists of, see GpuLaunchTerms. */
-constexpr size_t kGpuCorrectionTerms = 229;
+constexpr size_t kGpuCorrectionTerms = 269;
 /*! \brief Of a set: bounds what the selector looks at for one shape. */
 constexpr size_t kMaxGpuKernels = 96;
 

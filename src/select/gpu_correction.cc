@@ -31,7 +31,7 @@ float Exp2(float x) {
   return out;
 }
 
-/*! \brief Evenly spaced points on a logarithmic axis. */
+/*! \brief Evenly spaced points. */
 struct Axis {
   float low, step;
   int32_t size;
@@ -41,6 +41,12 @@ struct Axis {
 // MB; MB in a microsecond, moved and fetched; bands over strips.
 constexpr Axis kSteps{0, 2, 5}, kLoad{-4, 1, 8}, kUs{0, 1, 7}, kFilling{4, 0.5f, 7};
 constexpr Axis kBytes{-2, 2, 6}, kRate{-4, 1, 7}, kFetching{-2, 1, 7}, kAspect{-8, 4, 5};
+// The whole reduction.
+constexpr Axis kDepth{3, 1, 12};
+
+// Blocks in units of multiprocessors: kernels of several blocks on each are as fast as the fullest
+// multiprocessor. The one axis that isn't logarithmic.
+constexpr Axis kShare{0, 0.25f, 13};
 
 /*! \brief Shares of the two points around a value; outside the axis those of its end. */
 struct Place {
@@ -70,13 +76,13 @@ constexpr int32_t kOfCluster = kAspectLoad + kAspect.size * kLoad.size;
 constexpr int32_t kOfSlices = kOfCluster + 3;
 constexpr int32_t kClusterUs = kOfSlices + 2;
 constexpr int32_t kSlicesUs = kClusterUs + kUs.size;
-constexpr int32_t kOverlapSteps = kSlicesUs + kUs.size;
-constexpr int32_t kOverlapLoad = kOverlapSteps + kSteps.size;
-constexpr int32_t kOverlapUs = kOverlapLoad + kLoad.size;
-constexpr int32_t kOverlapFilling = kOverlapUs + kUs.size;
+constexpr int32_t kOfDepth = kSlicesUs + kUs.size;
+constexpr int32_t kOfShare = kOfDepth + kDepth.size;
+constexpr int32_t kOverlapFilling = kOfShare + kShare.size;
 constexpr int32_t kOverlapRate = kOverlapFilling + kFilling.size;
 constexpr int32_t kOverlapStepsLoad = kOverlapRate + kRate.size;
-static_assert(kOverlapStepsLoad + kSteps.size * kLoad.size == kGpuCorrectionTerms);
+constexpr int32_t kOverlapStepsUs = kOverlapStepsLoad + kSteps.size * kLoad.size;
+static_assert(kOverlapStepsUs + kSteps.size * kUs.size == kGpuCorrectionTerms);
 
 template <typename Add>
 void Line(Add&& add, int32_t begin, Place place, float scale = 1.0f) {
@@ -113,6 +119,9 @@ GpuLaunchTerms::GpuLaunchTerms(const GpuKernelSetObj& ks, const GpuProblem& prob
   fetched_ = Log2(item_mb * k * (strips * m + bands * n));
   aspect_ = Log2(bands) - Log2(strips);
   slices_ = Log2(static_cast<float>(split.slices));
+  depth_ = Log2(k);
+  share_ = bands * strips * static_cast<float>(kernel.cluster() * split.blocks()) /
+           static_cast<float>(ks.manifest().machine.num_sms);
   rows_ = RowsOf(problem.k * types.item_bytes());
   narrow_ = NarrowOf(types, problem.n);
 }
@@ -131,6 +140,8 @@ void GpuLaunchTerms::Visit(Add&& add) const {
   Line(add, kOfFetching, fetching);
   if (rows_ > 0) Line(add, kRowsFetching + (rows_ - 1) * kFetching.size, fetching);
   if (narrow_ > 0) Line(add, kNarrowUs + (narrow_ - 1) * kUs.size, us);
+  Line(add, kOfDepth, Locate(kDepth, depth_));
+  Line(add, kOfShare, Locate(kShare, share_));
   Plane(add, kAspectLoad, Locate(kAspect, aspect_), kLoad.size, load);
   if (cluster_ > 1) {
     add(kOfCluster + ClusterIndex(cluster_) - 1, 1.0f);
@@ -145,13 +156,11 @@ void GpuLaunchTerms::Visit(Add&& add) const {
 
 template <typename Add>
 void GpuLaunchTerms::VisitOverlap(Add&& add) const {
-  const Place steps = Locate(kSteps, part_steps_), load = Locate(kLoad, load_);
-  Line(add, kOverlapSteps, steps);
-  Line(add, kOverlapLoad, load);
-  Line(add, kOverlapUs, Locate(kUs, us_));
+  const Place steps = Locate(kSteps, part_steps_);
   Line(add, kOverlapFilling, Locate(kFilling, megabytes_));
   Line(add, kOverlapRate, Locate(kRate, megabytes_ - us_));
-  Plane(add, kOverlapStepsLoad, steps, kLoad.size, load);
+  Plane(add, kOverlapStepsLoad, steps, kLoad.size, Locate(kLoad, load_));
+  Plane(add, kOverlapStepsUs, steps, kUs.size, Locate(kUs, us_));
 }
 
 GpuLaunchTerms::Ways GpuLaunchTerms::Correct(const std::vector<float>& weights) const {

@@ -43,6 +43,9 @@ class GpuLaunchTerms {
 
   // Base-2 logarithms.
   float us_, part_steps_, load_, fill_m_, fill_n_, megabytes_, fetched_, aspect_, slices_;
+  float depth_;
+  /*! \brief Blocks in units of multiprocessors. */
+  float share_;
   int32_t cluster_;
   /*! \brief See RowsOf and NarrowOf. */
   int32_t rows_, narrow_;

@@ -2,7 +2,8 @@
 
 The terms are the selector's, see ``src/select/gpu_correction.h``. Each kernel's weights are the
 ridge regression of the logarithm of measured over predicted time: first weights that all kernels
-share, then what each one's launches say beyond them.
+share, then what each one's launches say beyond them, leaving out what launches of the same shape
+have in common.
 """
 
 from __future__ import annotations
@@ -23,9 +24,15 @@ _SHARED_RIDGE, _OWN_RIDGE = 3.0, 4.0
 # Launches that took twice the best one's time count so much.
 _HALF_AS_FAST = 0.35
 _FEWEST = 5
+# The selector looks once more at launches whose tables say that they take so many times the least
+# at most; others count so much.
+_NEAR, _FAR_WEIGHT = 1.4, 0.05
+# How often weights and what a shape's launches have in common are fitted, and how strongly that is
+# held near none, in launches.
+_TURNS, _COMMON_RIDGE = 2, 2.0
 _DIGITS = 4
 # As the selector gives them: numbers before a launch's terms, and terms.
-_NUMBERS, TERMS = 7, 229
+_NUMBERS, TERMS = 7, 269
 # As in the selector.
 _LEAST_US = 0.1
 Vector = npt.NDArray[np.float64]
@@ -97,29 +104,60 @@ def fit_corrections(
     """
     for kernel in manifest["kernels"]:
         kernel["cost"].pop("correction", None)
-    rows: dict[str, list[list[Any]]] = defaultdict(list)
-    places: dict[str, list[tuple[float, float, float, int]]] = defaultdict(list)
-    for name, place, *row in _rows(manifest, records):
-        if place is not None:
-            places[name].append((*place, len(rows[name])))
-        rows[name].append(row)
-    samples = {name: _System(each) for name, each in rows.items() if len(each) >= _FEWEST}
-    if not samples:
+    rows = list(_rows(manifest, records))
+    of: dict[str, list[int]] = defaultdict(list)
+    for at, row in enumerate(rows):
+        of[row.kernel].append(at)
+    indices = {name: np.array(each) for name, each in of.items() if len(each) >= _FEWEST}
+    if not indices:
         return {}
-    shared = sum(samples.values(), start=_System([])).solve(_SHARED_RIDGE)
+    weights = _weights(rows, indices)
     points: dict[str, list[Point]] = {}
     for kernel in manifest["kernels"]:
         name = kernel["name"]
-        if name not in samples:
+        if name not in weights:
             continue
-        own = samples[name].without(shared).solve(_OWN_RIDGE)
-        weights = [round(float(x), _DIGITS) for x in shared + own]
-        kernel["cost"]["correction"] = weights
+        kernel["cost"]["correction"] = [round(float(x), _DIGITS) for x in weights[name]]
+        rounded = np.array(kernel["cost"]["correction"])
         points[name] = [
-            Point(k, load, _log_ratio(us, rows[name][row][0], np.array(weights)))
-            for k, load, us, row in places[name]
+            Point(row.k, row.load, _log_ratio(row.table_us, row.terms, rounded))
+            for row in (rows[at] for at in of[name])
+            if row.whole
         ]
     return points
+
+
+def _weights(rows: Sequence[_Row], indices: Mapping[str, npt.NDArray[Any]]) -> dict[str, Vector]:
+    """Return each kernel's weights.
+
+    What all launches of a shape take more or less than predicted does not tell which is the
+    fastest, and no kernel's terms explain it well: it is fitted in turns with them, and left out.
+    """
+    left = np.array([row.left for row in rows])
+    weight = np.array([row.weight for row in rows])
+    shape = np.array([row.shape for row in rows])
+    terms = {name: np.stack([rows[at].terms for at in each]) for name, each in indices.items()}
+    normals = {name: each.T @ (each * weight[indices[name], None]) for name, each in terms.items()}
+    common = np.zeros(len(rows))
+    weights: dict[str, Vector] = {}
+    for _ in range(_TURNS):
+        target = weight * (left - common)
+        rights = {name: each.T @ target[indices[name]] for name, each in terms.items()}
+        shared = _solve(sum(normals.values()), sum(rights.values()), _SHARED_RIDGE)
+        unexplained = left.copy()
+        for name, each in terms.items():
+            beyond = rights[name] - normals[name] @ shared
+            weights[name] = shared + _solve(normals[name], beyond, _OWN_RIDGE)
+            unexplained[indices[name]] -= each @ weights[name]
+        held = np.bincount(shape, weight) + _COMMON_RIDGE
+        common = (np.bincount(shape, weight * unexplained) / held)[shape]
+    return weights
+
+
+def _solve(normal: Any, right: Any, ridge: float) -> Vector:
+    """Return the weights of least squared error, held near none."""
+    solved: Vector = np.linalg.solve(normal + ridge * np.eye(len(right)), right)
+    return solved
 
 
 def _log_ratio(us: float, terms: Vector, weights: Vector) -> float:
@@ -127,55 +165,54 @@ def _log_ratio(us: float, terms: Vector, weights: Vector) -> float:
     return math.log(_exp2(_log2(us) + float(terms @ weights)) / us)
 
 
-class _System:
-    """The normal equations of weighted rows of terms."""
+@dataclass(frozen=True)
+class _Row:
+    """A recorded launch: what is left to explain of its time, and what may explain it."""
 
-    def __init__(self, rows: Sequence[Sequence[Any]]) -> None:
-        self.normal: Any = 0.0
-        self.right: Any = 0.0
-        if rows:
-            terms, left, weight = (np.array(column) for column in zip(*rows, strict=True))
-            self.normal = terms.T @ (terms * weight[:, None])
-            self.right = terms.T @ (weight * left)
-
-    def __add__(self, other: _System) -> _System:
-        out = _System([])
-        out.normal, out.right = self.normal + other.normal, self.right + other.right
-        return out
-
-    def without(self, weights: Vector) -> _System:
-        """The same of what the weights leave unexplained."""
-        out = _System([])
-        out.normal, out.right = self.normal, self.right - self.normal @ weights
-        return out
-
-    def solve(self, ridge: float) -> Vector:
-        """The weights of least squared error."""
-        solved: Vector = np.linalg.solve(self.normal + ridge * np.eye(len(self.right)), self.right)
-        return solved
+    kernel: str
+    shape: int
+    k: float
+    load: float
+    table_us: float
+    # Whether it overlaps no other and reduces all of k at once, as tables tell.
+    whole: bool
+    terms: Vector
+    left: float
+    weight: float
 
 
-def _rows(
-    manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
-) -> Iterator[tuple[str, tuple[float, float, float] | None, Vector, float, float]]:
-    """Yield the kernel of each recorded launch, its k, load and µs by the table if it is whole and
-    overlaps no other, its terms, what they explain, and its weight."""
+def _rows(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
+    """Yield the recorded launches that the selector would make."""
     from moonpoly import _ffi_api
 
     kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
     names = [kernel["name"] for kernel in manifest["kernels"]]
+    shapes: dict[tuple[int, int, int, str], int] = {}
     for record in records:
         launches = predicted_launches(kernels, names, record)
+        known = [
+            (name, cluster, slices, us, launches[name, cluster, slices])
+            for name, cluster, slices, us in record["launches"]
+            if (name, cluster, slices) in launches
+        ]
         best_us = min((us for *_, us in record["launches"]), default=0.0)
-        for name, cluster, slices, us in record["launches"]:
-            if (name, cluster, slices) not in launches:
-                continue
-            launch = launches[name, cluster, slices]
+        near_us = _NEAR * min((launch.table_us for *_, launch in known), default=0.0)
+        key = record["m"], record["n"], record["k"], record["access"]
+        shape = shapes.setdefault(key, len(shapes))
+        for name, cluster, slices, us, launch in known:
             table_us = max(launch.table_us, _LEAST_US)
-            whole = cluster * slices == 1 and not launch.overlap
-            place = (record["k"], launch.load, table_us) if whole else None
-            left = _log2(us) - _log2(table_us)
-            yield name, place, launch.terms, left, _HALF_AS_FAST ** float(np.log2(us / best_us))
+            weight = _HALF_AS_FAST ** math.log2(us / best_us)
+            yield _Row(
+                name,
+                shape,
+                record["k"],
+                launch.load,
+                table_us,
+                cluster * slices == 1 and not launch.overlap,
+                launch.terms,
+                _log2(us) - _log2(table_us),
+                weight if launch.table_us <= near_us else _FAR_WEIGHT * weight,
+            )
 
 
 def _log2(x: float) -> float:
