@@ -8,9 +8,6 @@ from ..items import TypedConfig
 
 THREADS = 256
 WARPS = THREADS // 32
-# Items of one load, and of all loads of a warp at once.
-VECTOR = 8
-CHUNK = 32 * VECTOR
 
 
 @dataclass(frozen=True)
@@ -64,11 +61,21 @@ class GemvConfig(TypedConfig):
         """Warps that share a reduction."""
         return WARPS * self.warp_lines // self.lines
 
+    @property
+    def vector(self) -> int:
+        """Items of one load."""
+        return self.item.aligned
+
+    @property
+    def chunk(self) -> int:
+        """Items of one load of a warp."""
+        return 32 * self.vector
+
     def problems(self) -> list[str]:
         """Return why this can't be built; nothing if it can."""
         found = []
-        if self.item.bytes != 2:
-            found.append(f"items of {self.dtype} are not of 16 bits")
+        if self.item.bytes == 1:
+            found.append(f"items of {self.dtype} are of 8 bits")
         if min(self.um, self.un) != 1:
             found.append(f"a tile of {self.um} x {self.un} is no row and no column")
         if self.lines & (self.lines - 1) or self.lines > 4 * WARPS:

@@ -6,7 +6,10 @@ import tvm
 from tvm.script import tirx as T
 
 from ..walk import cluster_shift
-from .config import CHUNK, VECTOR, GemvConfig
+from .config import GemvConfig
+
+# Words of one load.
+_WORDS = 4
 
 
 def gemv(c: GemvConfig) -> tvm.tirx.PrimFunc:
@@ -16,6 +19,7 @@ def gemv(c: GemvConfig) -> tvm.tirx.PrimFunc:
     rows are ``a_m`` and ``b_n`` items apart. ``cluster`` blocks share the reduction of a tile.
     """
     along_n = c.um == 1
+    stored = f"uint{8 * c.item.bytes}"
     lines, stages = c.warp_lines, c.stages
     warps_k = c.warps_k
     multiply, vectors, items = _multiply(c), _load_vectors(c), _load_items(c)
@@ -40,8 +44,8 @@ def gemv(c: GemvConfig) -> tvm.tirx.PrimFunc:
         a_items = T.int64()
         b_items = T.int64()
         c_items = T.int64()
-        A = T.match_buffer(a, (a_items,), "uint16", align=16)
-        B = T.match_buffer(b, (b_items,), "uint16", align=16)
+        A = T.match_buffer(a, (a_items,), stored, align=16)
+        B = T.match_buffer(b, (b_items,), stored, align=16)
         C = T.match_buffer(c_, (c_items,), c.out_dtype, align=2)
         matrix, vector = T.meta_var((B, A) if along_n else (A, B))
         skip, vector_skip = T.meta_var((b_skip, a_skip) if along_n else (a_skip, b_skip))
@@ -69,8 +73,8 @@ def gemv(c: GemvConfig) -> tvm.tirx.PrimFunc:
         shift: T.let = cluster_shift(cluster)
         # The tile's first line; of this warp's part of k the first item, and from chunk to chunk.
         at[0] = T.shift_right(block, shift) * c.lines
-        at[1] = (rank[0] * warps_k + T.truncmod(warp, warps_k)) * CHUNK
-        at[2] = T.shift_left(warps_k * CHUNK, shift)
+        at[1] = (rank[0] * warps_k + T.truncmod(warp, warps_k)) * c.chunk
+        at[2] = T.shift_left(warps_k * c.chunk, shift)
         for i in T.unroll(lines):
             # Lines that are not there are read as the last one.
             line: T.let = T.min(at[0] + T.truncdiv(warp, warps_k) * lines + i, count - 1)
@@ -82,7 +86,7 @@ def gemv(c: GemvConfig) -> tvm.tirx.PrimFunc:
                 T.bitwise_or(
                     T.bitwise_or(T.cast(stride, "int32"), skip), T.bitwise_or(vector_skip, k)
                 ),
-                VECTOR - 1,
+                c.vector - 1,
             )
             == 0
         ):
@@ -135,14 +139,30 @@ def _multiply(c: GemvConfig):
     @T.inline
     def multiply(words, factors, sums):
         for s in T.unroll(c.stages):
-            for pair in T.unroll(VECTOR // 2):
+            for place in T.unroll(_WORDS):
                 for i in T.unroll(c.warp_lines):
-                    word: T.let = words[(i * c.stages + s) * 4 + pair]
-                    factor: T.let = factors[s * 4 + pair]
+                    word: T.let = words[(i * c.stages + s) * _WORDS + place]
+                    factor: T.let = factors[s * _WORDS + place]
                     sums[i] = sums[i] + _low(c, word) * _low(c, factor)
                     sums[i] = sums[i] + _high(c, word) * _high(c, factor)
 
-    return multiply
+    @T.inline
+    def multiply_rounded(words, factors, sums):
+        for s in T.unroll(c.stages):
+            for place in T.unroll(_WORDS):
+                _round(factors, s * _WORDS + place)
+                for i in T.unroll(c.warp_lines):
+                    _round(words, (i * c.stages + s) * _WORDS + place)
+                    sums[i] = sums[i] + T.reinterpret(
+                        "float32", words[(i * c.stages + s) * _WORDS + place]
+                    ) * T.reinterpret("float32", factors[s * _WORDS + place])
+
+    return multiply if c.item.bytes == 2 else multiply_rounded
+
+
+@T.inline
+def _round(words, at):
+    T.ptx["cvt.rna.tf32.f32"](words[at], T.reinterpret("float32", words[at]))
 
 
 def _low(c: GemvConfig, word):
@@ -156,12 +176,12 @@ def _high(c: GemvConfig, word):
 
 
 def _load_vectors(c: GemvConfig):
-    """Return an inline function that loads eight items at once of every line and of the vector."""
+    """Return an inline function that loads 16 bytes at once of every line and of the vector."""
 
     @T.inline
     def load(matrix, vector, item, vector_skip, words, factors, at, lane, k):
         for s in T.unroll(c.stages):
-            column: T.let = at[1] + s * at[2] + lane * VECTOR
+            column: T.let = at[1] + s * at[2] + lane * c.vector
             if column < k:
                 for i in T.unroll(c.warp_lines):
                     _load_four(words, (i * c.stages + s) * 4, matrix, item[i] + column)
@@ -189,17 +209,26 @@ def _no_words(words, at):
 
 def _load_items(c: GemvConfig):
     """Return an inline function that loads item by item, the lanes side by side."""
+    per_word = c.vector // _WORDS
+    word_of = _two if per_word == 2 else _one
 
     @T.inline
     def load(matrix, vector, item, vector_skip, words, factors, at, lane, k):
         for s in T.unroll(c.stages):
-            for pair in T.unroll(VECTOR // 2):
-                column: T.let = at[1] + s * at[2] + pair * 64 + lane
+            for place in T.unroll(_WORDS):
+                column: T.let = at[1] + s * at[2] + place * (32 * per_word) + lane
                 for i in T.unroll(c.warp_lines):
-                    words[(i * c.stages + s) * 4 + pair] = _two(matrix, item[i], column, k)
-                factors[s * 4 + pair] = _two(vector, T.cast(vector_skip, "int64"), column, k)
+                    words[(i * c.stages + s) * _WORDS + place] = word_of(matrix, item[i], column, k)
+                factors[s * _WORDS + place] = word_of(
+                    vector, T.cast(vector_skip, "int64"), column, k
+                )
 
     return load
+
+
+def _one(buffer, item, column, k):
+    """An item; what is not there is zero."""
+    return T.if_then_else(column < k, buffer[item + column], T.uint32(0))
 
 
 def _two(buffer, item, column, k):
