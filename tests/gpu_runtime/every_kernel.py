@@ -72,9 +72,9 @@ def shapes_of(kernel: dict, dtype: str, *, whole: bool) -> dict[str, tuple[int, 
     """Return shapes of a few ragged tiles by what they are for."""
     loads, um, un = kernel["loads"], kernel["um"], kernel["un"]
     item_bytes = numpy_type(dtype).itemsize
-    # Rows that start anywhere, where a kernel reads such; of bytes an even number of them apart.
-    anywhere = 6 if item_bytes == 1 else 3
-    short = {"residue": anywhere, "direct": anywhere, "strided": 5}.get(loads, 0)
+    # Rows that start anywhere, where a kernel reads such; by tensor maps an even number of bytes
+    # apart.
+    short = {"residue": 6 if item_bytes == 1 else 3, "direct": 3, "strided": 5}.get(loads, 0)
     steps = WHOLE_STEPS if whole else SHARED_STEPS
     k = (steps * STEP_BYTES + ALIGNED_BYTES) // item_bytes - short
     if loads == "gemv":
@@ -93,7 +93,7 @@ def access_of(strides: tuple[int, ...], dtype: str) -> str:
     """Return the most particular way to read rows so many items apart."""
     aligned = ALIGNED_BYTES // numpy_type(dtype).itemsize
     residues = min(aligned, MOST_RESIDUES)
-    ways = ("tma", "residue", "strided")
+    ways = ("tma", "residue", "direct")
     return ways[
         max((stride % aligned > 0) + (stride * residues % aligned > 0) for stride in strides)
     ]

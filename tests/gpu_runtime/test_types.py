@@ -123,6 +123,26 @@ def test_rows_of_16_bytes_are_read_by_maps(kernels, fake_driver, rng, types):
         assert fake_driver.fake_log().startswith(symbol)
 
 
+def test_bytes_that_start_anywhere_go_to_direct_kernels(fake_driver, rng):
+    kind = {"types": ("int8", "int32")}
+    ways = (("tma", False), ("residue", False), ("direct", True), ("strided", False))
+    made = [fake_gpu.kernel(32, 16, loads=loads, split=split, **kind) for loads, split in ways]
+    kernels = _ffi_api.GpuKernelSet(
+        *fake_gpu.artifact(*made, dtype=kind["types"][0], out_dtype=kind["types"][1])
+    )
+    for k, offset, gap in ((77, 0, 0), (64, 3, 1), (31, 1, 8)):
+        a, b = random(rng, (40, k), "int8", offset, gap), random(rng, (24, k), "int8", 0, gap)
+        c = aligned((40, 24), 77, dtype="int32")
+        fake_driver.fake_log()
+        run(kernels, a, b.T, c)
+        close_to(c, a, b.T)
+        # Another layout is for plain loads alone.
+        assert fake_driver.fake_log().startswith(b"direct")
+        run(kernels, a, np.ascontiguousarray(b.T), c)
+        close_to(c, a, b.T)
+        assert fake_driver.fake_log().startswith(b"strided")
+
+
 def test_kernels_without_maps_serve_the_same_operands(fake_driver, rng, types):
     item, out = types
     kind = {"types": (item, out)}

@@ -129,7 +129,7 @@ def contiguous_access(k: int, aligned_items: int) -> str:
     if k % aligned_items == 0:
         return "tma"
     # Of rows of an odd number of bytes there would be too many tensor maps.
-    return "residue" if k * min(aligned_items, MAX_RESIDUES) % aligned_items == 0 else "strided"
+    return "residue" if k * min(aligned_items, MAX_RESIDUES) % aligned_items == 0 else "direct"
 
 
 def plan(

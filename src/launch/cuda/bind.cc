@@ -91,7 +91,8 @@ GpuLoads AccessOf(const void* data, int64_t stride, const GpuTypes& types) {
   if (stride == 0) return GpuLoads::kStrided;
   const bool aligned = reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % align == 0;
   if (aligned) return GpuLoads::kTma;
-  return stride * types.residues() % align == 0 ? GpuLoads::kResidue : GpuLoads::kStrided;
+  // Rows an odd number of bytes apart would take too many tensor maps.
+  return stride * types.residues() % align == 0 ? GpuLoads::kResidue : GpuLoads::kDirect;
 }
 
 }  // namespace
