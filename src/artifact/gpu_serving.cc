@@ -7,8 +7,9 @@ namespace moonpoly {
 
 namespace {
 
-// Direct kernels count the bytes of k in 32 bits, and go a little beyond the last one.
-constexpr int64_t kMaxDirectDepth = int64_t{1} << 28;
+// Kernels that load straight into registers count (the bytes of) k in 32 bits, and go a little
+// beyond the last one.
+constexpr int64_t kMaxCountedDepth = int64_t{1} << 28;
 
 std::vector<int32_t> Serving(const std::vector<GpuKernelSpec>& kernels,
                              const GpuOperands& operands) {
@@ -32,14 +33,14 @@ GpuOperands::GpuOperands(GpuLayout layout, GpuLoads access, int64_t m, int64_t n
       access(access),
       one_row(m == 1),
       one_column(n == 1),
-      deep(k > kMaxDirectDepth) {}
+      deep(k > kMaxCountedDepth) {}
 
 bool CanServe(const GpuKernelSpec& kernel, const GpuOperands& operands) {
   if (kernel.loads == GpuLoads::kStrided) return true;
   if (operands.layout != GpuLayout::kNt) return false;
   if (kernel.loads == GpuLoads::kDirect && operands.deep) return false;
   if (kernel.loads == GpuLoads::kGemv) {
-    return operands.access < GpuLoads::kGemv &&
+    return operands.access < GpuLoads::kGemv && !operands.deep &&
            (kernel.um == 1 ? operands.one_row : operands.one_column);
   }
   return kernel.loads >= operands.access;
@@ -50,7 +51,7 @@ GpuServing::GpuServing(const std::vector<GpuKernelSpec>& kernels) {
     for (int access = 0; access < kNumLoads; ++access) {
       for (const int64_t m : {1, 2}) {
         for (const int64_t n : {1, 2}) {
-          for (const int64_t k : {int64_t{1}, kMaxDirectDepth + 1}) {
+          for (const int64_t k : {int64_t{1}, kMaxCountedDepth + 1}) {
             const GpuOperands operands(static_cast<GpuLayout>(layout),
                                        static_cast<GpuLoads>(access), m, n, k);
             kernels_[IndexOf(operands)] = Serving(kernels, operands);

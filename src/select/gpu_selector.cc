@@ -64,6 +64,8 @@ class GpuSearch {
   // More tiles than give each this many multiprocessors are not shared: of 6,000 recorded launches
   // none that did was the fastest by more than a little, and all of them made 0.05 % in the mean.
   static constexpr int32_t kFewestParts = 2;
+  // Slices of fewer steps take longer to be added up than to be multiplied.
+  static constexpr int32_t kFewestDirectSteps = 4;
 
   /*! \brief A kernel that takes part, and the tiles that it makes of the whole output. */
   struct Serving {
@@ -110,18 +112,21 @@ class GpuSearch {
   }
 
   // Slices as many as just fill the GPU, and a half and a quarter of them: fewer leave it idle,
-  // more add up for nothing. Tiles that fill it by themselves are not shared.
+  // more add up for nothing. Tiles that fill it by themselves are not shared. Kernels that load
+  // straight into registers are for reductions that a cluster may be enough for.
   void TrySplits(const Serving& each) {
     const GpuKernelSpec& kernel = ks_.kernel(each.kernel);
     if (!kernel.split) return;
     if (all_ == nullptr && each.tiling.tiles > machine_.num_sms / kFewestParts) return;
+    const bool direct = kernel.loads == GpuLoads::kDirect || kernel.loads == GpuLoads::kGemv;
     const int32_t limit = kernel.slices ? kMaxSlices : 1;
+    const int32_t steps = direct ? cost_.steps() / kFewestDirectSteps : cost_.steps();
     for (int32_t cluster = kernel.slices ? 1 : 2;
          cluster <= kMaxCluster && cluster <= cost_.steps(); cluster *= 2) {
       const int32_t slots = kernel.split_slots[ClusterIndex(cluster)];
       if (each.tiling.tiles > slots) return;
       const int32_t tiles = static_cast<int32_t>(each.tiling.tiles);
-      const int32_t most = std::min({slots / tiles, cost_.steps() / cluster, limit});
+      const int32_t most = std::max(1, std::min({slots / tiles, steps / cluster, limit}));
       const float least_us = cost_.LeastSplitUs(kernel, cluster, most);
       if (all_ == nullptr && least_us >= shortlist_.worst_us()) continue;
       int32_t before = 0;
@@ -132,7 +137,7 @@ class GpuSearch {
         const GpuSplit split{cluster, slices};
         if (split.blocks() == 1) continue;
         // One slice is little of what fits: only as a plan to compare with.
-        if (all_ == nullptr && 4 * slices < most) continue;
+        if (all_ == nullptr && !direct && 4 * slices < most) continue;
         GpuTiling tiling = each.tiling;
         tiling.waves = static_cast<float>(tiles * slices) / static_cast<float>(slots);
         const float us = cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, split);

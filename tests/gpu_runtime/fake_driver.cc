@@ -6,7 +6,7 @@
 // b_skip, b_n), "residue" (maps of each, as many as 16 bytes have items and at most 8, a_skip, a_m,
 // b_skip, b_n), "strided" and "gemv" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k); then all of them
 // (c, m, n, k, ldc, vector_c, grid), and those with "split" (workspace, counters, cluster, slices),
-// but "direct" and "gemv" (cluster).
+// but "gemv" of many items (cluster).
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -142,7 +142,7 @@ struct Kernel {
 
   bool LoadsItems() const { return symbol != "tma" && symbol != "residue"; }
   bool TakesRows() const { return symbol == "async" || symbol == "direct"; }
-  bool AddsUpInClustersOnly() const { return symbol == "direct" || symbol == "gemv"; }
+  bool AddsUpInClustersOnly() const { return symbol == "gemv" && um * un > 8; }
   int Step() const { return 128 / item->bytes; }
   int Residues() const { return symbol == "residue" ? std::min(8, 16 / item->bytes) : 1; }
   // Rows that start anywhere are read from a multiple of 16 bytes to one.

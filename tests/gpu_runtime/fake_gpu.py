@@ -187,7 +187,8 @@ def played(entry, types=("float16", "float16")):
     params = [*operands_of(loads, types[0]), "c", "m", "n", "k", "ldc", "vector_c", "grid"]
     if split:
         workspace = ["workspace", "counters", "cluster", "slices"]
-        params += ["cluster"] if loads in ("direct", "gemv") else workspace
+        many = loads == "gemv" and entry["um"] * entry["un"] > 8
+        params += ["cluster"] if many else workspace
     names = ("um", "un", "box_x", "box_y", "swapped", "cluster_p", "cluster_q", "split")
     image = " ".join(map(str, (*(int(entry.get(name, 0)) for name in names), *types)))
     running = {"symbol": loads, "cubin": f"{entry['name']}.cubin", "params": params}

@@ -38,7 +38,7 @@ class HostOperands:
 def test_every_kernel_is_right_in_each_of_its_ways(fake_driver, rng, monkeypatch, dtype, every):
     # Nothing wraps around here, every store is an element's, and the host is slow.
     monkeypatch.setattr(every_kernel, "WHOLE_STEPS", 0)
-    monkeypatch.setattr(every_kernel, "SHARED_STEPS", 4)
+    monkeypatch.setattr(every_kernel, "SHARED_STEPS", 8)
     manifest = planning_manifest(TARGET, Workload("gemm", dtype))
     types = manifest["dtype"], manifest["out_dtype"]
     operands, ways = HostOperands(), set()
@@ -59,4 +59,5 @@ def test_every_kernel_is_right_in_each_of_its_ways(fake_driver, rng, monkeypatch
     for loads in {kernel["loads"] for kernel in manifest["kernels"][::every]}:
         assert (loads, False, False) in ways
     if every == 1:
+        assert {("direct", False, True), ("gemv", False, True)} <= ways
         assert {("tma", True, False), ("tma", False, True), ("tma", True, True)} <= ways

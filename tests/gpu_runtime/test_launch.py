@@ -97,6 +97,23 @@ def test_two_regions_meet_without_gap_or_overlap(kernels, fake_driver, rng):
         assert len(log) == 2
 
 
+@pytest.mark.parametrize("shape", [(70, 20, 1100), (61, 1, 1030), (1, 9, 1100)], ids=str)
+def test_kernels_that_load_into_registers_share_tiles_in_slices(kernels, rng, shape):
+    m, n, k = shape
+    a, b, c, _ = operands(rng, m, n, k)
+    ways = set()
+    for text in _ffi_api.gpu_enumerate_plans(kernels, m, n, k):
+        region = json.loads(text)["regions"][0]
+        loads = region["kernel"].rpartition("_")[2]
+        if region["slices"] > 1 and loads in ("direct", "gemv"):
+            c[...] = np.nan
+            run(kernels, a, b, c, text)
+            close_to(c, a, b)
+            ways.add((loads, region["cluster"] > 1))
+    expected = {"direct"} if min(m, n) > 1 else {"direct", "gemv"}
+    assert ways == {(loads, several) for loads in expected for several in (False, True)}
+
+
 def test_a_reduction_is_shared_by_clusters_and_slices(kernels, fake_driver, rng):
     m, n, k = 70, 20, 700
     a, b, c, _ = operands(rng, m, n, k)

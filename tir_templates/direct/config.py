@@ -41,7 +41,7 @@ class DirectConfig(OrientedConfig):
     warps_p
         Warps along the rows of the instructions.
     warps_k
-        Warps that share the reduction of a tile. Blocks of a cluster share it as well.
+        Warps that share the reduction of a tile. Blocks of a cluster, and clusters, do so too.
     blocks
         Blocks that fit one multiprocessor.
     dtype, out_dtype
@@ -61,10 +61,18 @@ class DirectConfig(OrientedConfig):
     # What programs with a ring may be, and these are not.
     pingpong = False
     split = True
-    slices = False
     cluster = cluster_p = cluster_q = 1
     loads = "direct"
     shared_bytes = 0
+
+    @property
+    def slices(self) -> bool:
+        """Whether several clusters may share a tile.
+
+        Programs whose warps don't even share it are for many tiles and short reductions; what they
+        would have to know of slices makes them slower by up to a tenth.
+        """
+        return self.warps_k > 1
 
     @property
     def threads(self) -> int:

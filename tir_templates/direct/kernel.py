@@ -5,8 +5,9 @@ from __future__ import annotations
 import tvm
 from tvm.script import tirx as T
 
+from ..slices import arrive_last
 from ..walk import cluster_shift
-from .add_up import add_up
+from .add_up import add_up, add_up_slices
 from .config import CHUNK_BYTES, THREAD_WORDS, WARP, DirectConfig
 from .load import WIDTHS
 from .place import column_of, item_of, register_of, row_of
@@ -19,16 +20,19 @@ def gemm_direct(c: DirectConfig) -> tvm.tirx.PrimFunc:
 
     ``a`` and ``b`` are at multiples of 16 bytes, with the items to skip; k is contiguous in both,
     rows are ``a_m`` and ``b_n`` items apart. Rows of C may be stored ``vector_c`` items at once.
-    ``cluster`` blocks share the reduction of a tile.
+    ``cluster`` blocks share the reduction of a tile, and so do ``slices`` clusters, which add up in
+    ``workspace``, counted by ``counters`` (zero, before and after).
     """
     aligned_steps, around_steps = steps(c)
     leave, collect, share, gather = add_up(c)
+    keep, collect_slices = add_up_slices(c)
     write = store(c)
     width, stages = c.item.bytes, c.stages
     round_bytes = stages * CHUNK_BYTES
     rows, columns = c.row_lines, c.column_lines
     lines = rows + columns
     zero = tvm.tirx.const(0, c.item.sums)
+    items = c.um * c.un
 
     @T.prim_func
     def main(
@@ -45,15 +49,22 @@ def gemm_direct(c: DirectConfig) -> tvm.tirx.PrimFunc:
         n: T.int32,
         k: T.int32,
         grid: T.int32,
+        workspace_: T.handle,
+        counters_: T.handle,
         cluster: T.int32,
+        slices: T.int32,
     ):
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})
         a_bytes = T.int64()
         b_bytes = T.int64()
         c_items = T.int64()
+        w_items = T.int64()
+        s_items = T.int64()
         A = T.match_buffer(a, (a_bytes,), "uint8", align=16)
         B = T.match_buffer(b, (b_bytes,), "uint8", align=16)
         C = T.match_buffer(c_, (c_items,), c.stored_dtype, align=2)
+        workspace = T.match_buffer(workspace_, (w_items,), c.item.sums, align=16)
+        counters = T.match_buffer(counters_, (s_items,), "int32")
         x, y = T.meta_var((B, A) if c.swapped else (A, B))
         x_skip, y_skip = T.meta_var((b_skip, a_skip) if c.swapped else (a_skip, b_skip))
         x_line, y_line = T.meta_var((b_n, a_m) if c.swapped else (a_m, b_n))
@@ -77,19 +88,27 @@ def gemm_direct(c: DirectConfig) -> tvm.tirx.PrimFunc:
         x_first = T.alloc_local([rows], "int64")
         y_first = T.alloc_local([columns], "int64")
         at = T.alloc_local([6], "int32")
+        last = T.alloc_local([1], "int32")
 
         T.ptx.griddepcontrol.launch_dependents()
         shift: T.let = cluster_shift(cluster)
-        at[0] = T.shift_right(block, shift)
+        number: T.let = T.shift_right(block, shift)
         p_tiles: T.let = T.truncdiv(x_lines + c.rows - 1, c.rows)
+        tiles: T.let = p_tiles * T.truncdiv(y_lines + c.columns - 1, c.columns)
+        # The tile, and the slice of its reduction.
+        at[0] = number
+        at[1] = 0
+        if c.slices and slices > 1:
+            at[1] = T.truncdiv(number, tiles)
+            at[0] = number - at[1] * tiles
         # The tile's first row and column, as the instructions have them.
         at[5] = T.truncdiv(at[0], p_tiles)
         at[4] = (at[0] - at[5] * p_tiles) * c.rows + along_p * c.warp_rows
         at[5] = at[5] * c.columns
         # The first byte of k of this warp's rounds, the thread of the line, from round to round.
-        at[1] = (rank[0] * c.warps_k + along_k) * round_bytes
+        at[1] = ((T.shift_left(at[1], shift) + rank[0]) * c.warps_k + along_k) * round_bytes
         at[2] = T.truncmod(lane, 4)
-        at[3] = T.shift_left(c.warps_k * round_bytes, shift)
+        at[3] = T.shift_left(c.warps_k * round_bytes, shift) * (slices if c.slices else 1)
         end: T.let = k * width
         # Lines that are not there are read as the last one.
         for i in T.unroll(rows):
@@ -146,9 +165,30 @@ def gemm_direct(c: DirectConfig) -> tvm.tirx.PrimFunc:
                     else:
                         collect(shared, total, u, along_p, lane)
                     row, column = T.meta_var(item_of(c, u, lane))
-                    write(C, total, packed, top + row, left + column, m, n, ldc, vector_c)
+                    if c.slices and slices > 1:
+                        own: T.let = T.cast(number, "int64") * items
+                        keep(workspace, own, total, u, along_p, lane)
+                    else:
+                        write(C, total, packed, top + row, left + column, m, n, ldc, vector_c)
             if cluster > 1:
                 T.ptx["barrier.cluster.arrive.relaxed.aligned"]()
                 T.ptx["barrier.cluster.wait.acquire.aligned"]()
+            if c.slices and slices > 1 and rank[0] == 0:
+                last[0] = 0
+                T.cuda.cta_sync()
+                at[0] = T.truncmod(number, tiles)
+                if tx == 0:
+                    last[0] = arrive_last(counters, at[0], slices)
+                if T.cuda.syncthreads_or(last[0]) != 0:
+                    first: T.let = T.cast(at[0], "int64") * items
+                    apart: T.let = T.cast(tiles, "int64") * items
+                    collect_slices(workspace, first, apart, sums, slices, along_p, along_k, lane)
+                    leave(shared, sums, warp, lane)
+                    T.cuda.cta_sync()
+                    for u in T.unroll(c.runs):
+                        if T.truncmod(u, c.warps_k) == along_k:
+                            collect(shared, total, u, along_p, lane)
+                            row, column = T.meta_var(item_of(c, u, lane))
+                            write(C, total, packed, top + row, left + column, m, n, ldc, vector_c)
 
     return main

@@ -15,8 +15,8 @@ class GemvConfig(TypedConfig):
     """One program: C (1, n) or (m, 1), by blocks of eight warps.
 
     The tile is one row (``um`` is 1) or one column (``un`` is 1) of C. With fewer than eight items
-    the warps share reductions; with more, each has several. Blocks of a cluster share reductions
-    as well.
+    the warps share reductions; with more, each has several. Blocks of a cluster, and slices of
+    few items, share reductions as well.
 
     Parameters
     ----------
@@ -40,11 +40,18 @@ class GemvConfig(TypedConfig):
     # What programs for tensor cores may be, and these are not.
     swapped = pingpong = False
     split = True
-    slices = False
     cluster = cluster_p = cluster_q = 1
     loads = "gemv"
     threads = THREADS
     shared_bytes = 0
+
+    @property
+    def slices(self) -> bool:
+        """Whether several clusters may share a tile.
+
+        Those of more items fill the GPU sooner, and leave no registers to add up with.
+        """
+        return self.lines <= WARPS
 
     @property
     def lines(self) -> int:

@@ -8,19 +8,11 @@ from __future__ import annotations
 import tvm
 from tvm.script import tirx as T
 
+from ..slices import arrive_last, sums_of
 from .config import BARRIER_CONSUMERS, WGMMA_ROWS, WgmmaConfig
 
 # How instructions that move sums name their type.
 _WORDS = {"float32": "f32", "uint32": "u32"}
-
-# The barrier before it makes what all threads of the block wrote part of what is released.
-_ARRIVE = """__forceinline__ __device__ int arrive_last(int* counter, int count) {
-  unsigned before;
-  asm volatile("atom.acq_rel.gpu.inc.u32 %0, [%1], %2;"
-               : "=r"(before) : "l"(counter), "r"(count - 1) : "memory");
-  return before == static_cast<unsigned>(count - 1);
-}
-"""
 
 # Groups of four items that a thread adds up at once, so that one waits while others load; fewer
 # where blocks share the registers of a multiprocessor.
@@ -141,10 +133,7 @@ def reduce(c: WgmmaConfig):
                     # Threads at the end write the last quad's sums once more, the same ones.
                     T.ptx[f"st.global.v4.{word}"](
                         workspace.ptr_to(
-                            [
-                                T.cast(b.work[1] * b.tiles + b.work[0], "int64") * (4 * quads)
-                                + quad[u] * 4
-                            ]
+                            [sums_of(b.work[1], b.work[0], b.tiles, 4 * quads) + quad[u] * 4]
                         ),
                         total[4 * u],
                         total[4 * u + 1],
@@ -156,13 +145,7 @@ def reduce(c: WgmmaConfig):
         if slices > 1:
             T.ptx.bar.sync(BARRIER_CONSUMERS, threads)
             if b.tx == 0:
-                flag[0] = T.cuda.func_call(
-                    "arrive_last",
-                    counters.ptr_to([b.work[0] * cluster + b.rank[0]]),
-                    slices,
-                    source_code=_ARRIVE,
-                    return_type="int32",
-                )
+                flag[0] = arrive_last(counters, b.work[0] * cluster + b.rank[0], slices)
             T.ptx.bar.sync(BARRIER_CONSUMERS, threads)
             if flag[0] != 0:
                 for i in T.serial(
@@ -179,10 +162,7 @@ def reduce(c: WgmmaConfig):
                                 value[4 * u + 2],
                                 value[4 * u + 3],
                                 workspace.ptr_to(
-                                    [
-                                        T.cast(s * b.tiles + b.work[0], "int64") * (4 * quads)
-                                        + quad[u] * 4
-                                    ]
+                                    [sums_of(s, b.work[0], b.tiles, 4 * quads) + quad[u] * 4]
                                 ),
                             )
                         for u in T.unroll(4 * flying):

@@ -198,7 +198,8 @@ void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuR
   arguments.part_steps = static_cast<int32_t>(steps / region.split.blocks());
   arguments.longer_parts = static_cast<int32_t>(steps % region.split.blocks());
   if (kernel.box_x > 0) FillMaps(ks, kernel, &arguments);
-  if (kernel.slices) {
+  arguments.workspace = {};
+  if (region.split.slices > 1) {
     arguments.workspace = WorkspaceOf(kernel, region, matmul.device, stream);
   }
   std::array<void*, kMaxGpuParams> addresses;

@@ -57,7 +57,7 @@ Workspace WorkspaceOf(const GpuKernelSpec& kernel, const GpuRegion& region, int 
   const size_t counters = tiles * region.split.cluster * kCounterBytes;
   std::lock_guard<std::mutex> lock(mutex);
   Blocks& blocks = by_stream[{device, stream}];
-  Grow(&blocks.sums, region.split.slices > 1 ? sums : kSumBytes, kLeastSums, stream);
+  Grow(&blocks.sums, sums, kLeastSums, stream);
   Grow(&blocks.counters, counters, kLeastCounters, stream);
   return {reinterpret_cast<void*>(blocks.sums.address),
           reinterpret_cast<void*>(blocks.counters.address)};

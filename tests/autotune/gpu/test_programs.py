@@ -15,6 +15,8 @@ from moonpoly.tir_templates.items import deepest_ring
 from moonpoly.tir_templates.wgmma.config import MAX_BLOCK_BYTES, WgmmaConfig
 
 ALL = [config for tile in SM90A.tiles for config in configs(tile)]
+# What kernels take that add up several slices.
+SHARED = {"workspace", "counters", "cluster", "slices"}
 ON_TENSOR_CORES = [config for config in ALL if isinstance(config, WgmmaConfig)]
 
 
@@ -94,7 +96,7 @@ def test_nothing_spills_and_blocks_fit_the_register_file(compiled):
 def test_kernels_take_what_their_way_of_loading_needs(compiled):
     kernels, _ = compiled
     always = {"c", "ldc", "vector_c", "m", "n", "depth"}
-    cut = {"workspace", "counters", "cluster", "slices", "part_steps", "longer_parts"}
+    cut = SHARED | {"part_steps", "longer_parts"}
     rows = {"a_m", "a_skip", "b_n", "b_skip"}
     residues = {f"{x}_map{i or ''}" for x in "xy" for i in range(8)} | rows
     maps, items = {"x_map", "y_map"}, {"a", "a_m", "a_k", "a_skip", "b", "b_n", "b_k", "b_skip"}
@@ -112,14 +114,15 @@ def test_a_direct_kernel_takes_rows_that_start_anywhere_and_no_maps(compiled):
     kernels, _ = compiled
     expected = {"a", "a_skip", "a_m", "b", "b_skip", "b_n", "c", "ldc", "vector_c", "m", "n", "k"}
     for kind in ("direct", "direct-swapped"):
-        assert set(kernels[kind].parameters) - {"grid"} == expected | {"cluster"}
+        assert set(kernels[kind].parameters) - {"grid"} == expected | SHARED
 
 
 def test_a_vector_s_kernel_takes_rows_that_start_anywhere(compiled):
     kernels, _ = compiled
-    places = {"a", "a_skip", "b", "b_skip", "c", "k", "cluster"}
-    assert set(kernels["row"].parameters) - {"grid"} == places | {"b_n", "n"}
-    assert set(kernels["column"].parameters) - {"grid"} == places | {"a_m", "m", "ldc"}
+    places = {"a", "a_skip", "b", "b_skip", "c", "k"}
+    # A row of 16 items is shared in clusters only.
+    assert set(kernels["row"].parameters) - {"grid"} == places | {"b_n", "n", "cluster"}
+    assert set(kernels["column"].parameters) - {"grid"} == places | {"a_m", "m", "ldc"} | SHARED
 
 
 def test_the_main_loop_is_tensor_cores_fed_by_the_copy_engine(programs):

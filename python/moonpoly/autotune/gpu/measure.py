@@ -91,21 +91,20 @@ def checks(kernel: Kernel) -> Sequence[Launch]:
     config = kernel.program.config
     beyond = {"strided": 5, "residue": 6}.get(config.loads, config.item.aligned)
     k = 7 * config.step + beyond
-    if config.loads == "direct":
-        # Every width of its loads.
-        m, n = config.um * 3 - 1, config.un * 2 + 1
-        return (*(Launch(m, n, k + odd) for odd in (0, 1, 2, 4)), Launch(m, n, k + 1, 4, 1))
+    m, n = config.um * 3 - 1, config.un * 2 + 1
     if config.loads == "gemv":
-        # One row or one column, shared in clusters only.
+        # One row or one column.
         m, n = (1 if side == 1 else side * 3 - 1 for side in (config.um, config.un))
-        return Launch(m, n, k), Launch(m, n, k, 4, 1)
-    ragged = Launch(config.um * 3 - 1, config.un * 2 + 1, k)
     if not config.split:
-        return (
-            ragged,
-            Launch(config.um * 9 - 3, config.un * 17 * config.blocks + 8, config.step + 16),
-        )
-    return (ragged, Launch(ragged.m, ragged.n, k, 4, 1), Launch(ragged.m, ragged.n, k, 2, 3))
+        many = config.um * 9 - 3, config.un * 17 * config.blocks + 8
+        return Launch(m, n, k), Launch(*many, config.step + 16)
+    # Every width of its loads.
+    odds = (1, 2, 4) if config.loads == "direct" else ()
+    k_shared = k + 1 if odds else k
+    shared = [Launch(m, n, k_shared, 4, 1)]
+    if config.slices:
+        shared += [Launch(m, n, k_shared, 2, 3), Launch(m, n, k_shared, 1, 5)]
+    return Launch(m, n, k), *(Launch(m, n, k + odd) for odd in odds), *shared
 
 
 def _samples(dtype: str, kernel: Kernel, image: bytes, count: int, cuts: int) -> list[LaunchSample]:

@@ -8,13 +8,11 @@ from moonpoly.autotune.artifact import SCHEMA
 from moonpoly.autotune.costs import load_costs
 from moonpoly.autotune.export import candidates_of
 from moonpoly.autotune.gpu.export import costs_of, describe, program_of
+from moonpoly.autotune.gpu.program import Program
 from moonpoly.autotune.records import load_records
 from moonpoly.autotune.sources import current_sources
 from moonpoly.target import Target
 from moonpoly.workload import Workload
-
-# Blocks that load straight into registers add up in clusters only.
-_WITHOUT_SLICES = {"gemv", "direct"}
 
 
 def planning_manifest(target: Target, workload: Workload) -> dict[str, Any]:
@@ -42,12 +40,12 @@ def planning_manifest(target: Target, workload: Workload) -> dict[str, Any]:
         "out_dtype": workload.out_dtype,
         "digest": sources.digest(),
         "grid": costs["grid"],
-        "kernels": [_uncompiled(describe(program, tables)) for program in programs],
+        "kernels": [_uncompiled(program, tables) for program in programs],
         "machine": costs["machine"],
     }
 
 
-def _uncompiled(spec: dict[str, Any]) -> dict[str, Any]:
-    """Add what only running the kernel needs, and of its parameters the one that planning reads."""
-    slices = spec["split"] and spec["loads"] not in _WITHOUT_SLICES
-    return spec | {"symbol": "", "cubin": "", "params": ["grid", *["slices"] * slices]}
+def _uncompiled(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
+    """Describe a kernel: nothing that only running it needs, and the parameter that plans need."""
+    params = ["grid", *["slices"] * program.config.slices]
+    return describe(program, costs) | {"symbol": "", "cubin": "", "params": params}
