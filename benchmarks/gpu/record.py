@@ -78,7 +78,14 @@ def record(kernels: device.Kernels, problems: list[Problem], pool: Pool, stage: 
         calls = max(2, min(_MOST_CALLS, round(_SAMPLE_US / least)))
         us = np.from_dlpack(
             _ffi_api.gpu_time_plans(
-                kernels.handle, [text for text, _ in tried], tensors, calls, _ROUNDS, stage.stream
+                kernels.handle,
+                [text for text, _ in tried],
+                tensors,
+                calls,
+                _ROUNDS,
+                stage.stream,
+                # One by one, launches that don't overlap lie further apart than in a graph.
+                in_graphs=True,
             )
         ).reshape(_ROUNDS, len(tried))
         launches: dict[bool, list[list[Any]]] = {False: [], True: []}

@@ -244,9 +244,15 @@ def gpu_time_plans(
     calls: int,
     rounds: int,
     stream: int,
+    *,
+    in_graphs: bool = False,
 ) -> tvm_ffi.Tensor:
-    """Return µs (float64, flat [rounds][plans]) of a call by each plan, without a graph."""
-    return _gpu_time_plans(kernel_set, list(plans), *operands, calls, rounds, stream)
+    """Return µs (float64, flat [rounds][plans]) of a call by each plan.
+
+    ``in_graphs``: a sample is a run of a graph of the calls, which takes longer to make than calls
+    one by one, but leaves less time between them.
+    """
+    return _gpu_time_plans(kernel_set, list(plans), *operands, calls, rounds, stream, in_graphs)
 
 
 def gpu_bench_select(

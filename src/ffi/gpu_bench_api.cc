@@ -57,10 +57,24 @@ GpuGraph CapturePlan(const GpuKernelSet& ks, const ffi::String& text,
   return EndCapture(device, stream);
 }
 
-// Microseconds of one call of each plan, [rounds][plans], launched without a graph.
+// Microseconds of one run of each graph of so many calls of a work, [rounds][works].
+std::vector<double> TimeInGraphs(const std::vector<Enqueue>& works, int64_t calls, int64_t rounds,
+                                 int device, cuda::Stream stream) {
+  std::vector<TimedGraph> graphs;
+  for (const Enqueue& work : works) {
+    // The first run takes the memory that a captured one must find.
+    work(stream);
+    BeginCapture(device, stream);
+    for (int64_t i = 0; i < calls; ++i) work(stream);
+    graphs.push_back({EndCapture(device, stream), 1});
+  }
+  return TimeGraphs(graphs, rounds, stream);
+}
+
+// Microseconds of one call of each plan, [rounds][plans], in graphs or launched one by one.
 ffi::Tensor TimePlans(const GpuKernelSet& ks, const ffi::Array<ffi::String>& texts,
                       const ffi::Tensor& a, const ffi::Tensor& b, const ffi::Tensor& c,
-                      int64_t calls, int64_t rounds, int64_t stream_handle) {
+                      int64_t calls, int64_t rounds, int64_t stream_handle, bool in_graphs) {
   constexpr double kHostUs = 5.0;
   const cuda::Stream stream = ToStream(stream_handle);
   std::vector<std::pair<GpuMatmul, GpuPlan>> bound;
@@ -80,7 +94,10 @@ ffi::Tensor TimePlans(const GpuKernelSet& ks, const ffi::Array<ffi::String>& tex
   }
   if (bound.empty()) return ToTensor({});
   const int device = bound[0].first.device;
-  return ToTensor(TimeLaunches(works, calls, rounds, kHostUs, device, stream));
+  if (!in_graphs) return ToTensor(TimeLaunches(works, calls, rounds, kHostUs, device, stream));
+  std::vector<double> us = TimeInGraphs(works, calls, rounds, device, stream);
+  for (double& each : us) each /= static_cast<double>(calls);
+  return ToTensor(us);
 }
 
 ffi::Tensor Time(const ffi::Array<GpuGraph>& graphs, const ffi::Shape& replays, int64_t rounds,

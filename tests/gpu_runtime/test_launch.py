@@ -282,6 +282,21 @@ def test_a_graph_captures_calls_and_is_timed(kernels, rng):
     assert us.tolist() == [50.0, 250.0, 50.0, 250.0]
 
 
+@pytest.mark.parametrize("in_graphs", [False, True], ids=["one by one", "in graphs"])
+def test_plans_are_timed_by_the_call(kernels, fake_driver, rng, in_graphs):
+    stream = _ffi_api.gpu_create_stream(0)
+    a, b, c, _ = operands(rng, 64, 64, 64)
+    tensors = tuple(tvm_ffi.from_dlpack(OnGpu(x)) for x in (a, b, c))
+    plans = _ffi_api.gpu_enumerate_plans(kernels, 64, 64, 64)[:3]
+    fake_driver.fake_log()
+    us = _ffi_api.gpu_time_plans(kernels, plans, tensors, 5, 2, stream, in_graphs=in_graphs)
+    # A sample is of 250 µs, and of five calls.
+    assert np.from_dlpack(us).tolist() == [50.0] * 6
+    launches = len(fake_driver.fake_log().splitlines())
+    # An untimed call each, and five each that are timed: those of graphs once, others in rounds.
+    assert launches == (3 * (1 + 5) if in_graphs else 2 * 3 * (1 + 5))
+
+
 def test_code_is_not_loaded_while_a_graph_is_captured(fake_driver, rng):
     fresh = _ffi_api.GpuKernelSet(*fake_gpu.artifact(*KERNELS))
     stream = _ffi_api.gpu_create_stream(0)
