@@ -8,9 +8,7 @@ from tvm.script import tirx as T
 from ..slices import arrive_last, sums_of
 from ..walk import cluster_shift
 from .config import GemvConfig
-
-# Words of one load.
-_WORDS = 4
+from .load import WORDS, load_items, load_vectors
 
 
 def gemv(c: GemvConfig) -> tvm.tirx.PrimFunc:
@@ -25,7 +23,7 @@ def gemv(c: GemvConfig) -> tvm.tirx.PrimFunc:
     stored = f"uint{8 * c.item.bytes}"
     lines, stages = c.warp_lines, c.stages
     warps_k = c.warps_k
-    multiply, vectors, items = _multiply(c), _load_vectors(c), _load_items(c)
+    multiply, vectors, items = _multiply(c), load_vectors(c), load_items(c)
     store = _store(c)
     add_slices = _add_slices(c, store)
 
@@ -123,7 +121,7 @@ def gemv(c: GemvConfig) -> tvm.tirx.PrimFunc:
                 multiply(words, factors, sums)
                 at[1] = at[1] + at[2] * stages
         for i in T.unroll(lines):
-            add_lanes(sums, i)
+            _add_lanes(sums, i)
             if lane == 0:
                 partial[T.truncmod(warp, warps_k), T.truncdiv(warp, warps_k) * lines + i] = sums[i]
         T.cuda.cta_sync()
@@ -177,7 +175,7 @@ def _store(c: GemvConfig):
 
 
 @T.inline
-def add_lanes(sums, i):
+def _add_lanes(sums, i):
     """Add up a sum of all threads of a warp, in a fixed order, in the first of them."""
     for bit in T.unroll(5):
         sums[i] = sums[i] + T.tvm_warp_shuffle_down(
@@ -203,7 +201,7 @@ def _add_slices(c: GemvConfig, store):
                 T.ptx["ld.global.cg.f32"](value[0], workspace.ptr_to([place]))
                 sums[0] = sums[0] + value[0]
                 number[0] = number[0] + 32
-            add_lanes(sums, 0)
+            _add_lanes(sums, 0)
             if lane == 0:
                 store(C, first + warp, sums[0], count, ldc)
 
@@ -216,23 +214,23 @@ def _multiply(c: GemvConfig):
     @T.inline
     def multiply(words, factors, sums):
         for s in T.unroll(c.stages):
-            for place in T.unroll(_WORDS):
+            for place in T.unroll(WORDS):
                 for i in T.unroll(c.warp_lines):
-                    word: T.let = words[(i * c.stages + s) * _WORDS + place]
-                    factor: T.let = factors[s * _WORDS + place]
+                    word: T.let = words[(i * c.stages + s) * WORDS + place]
+                    factor: T.let = factors[s * WORDS + place]
                     sums[i] = sums[i] + _low(c, word) * _low(c, factor)
                     sums[i] = sums[i] + _high(c, word) * _high(c, factor)
 
     @T.inline
     def multiply_rounded(words, factors, sums):
         for s in T.unroll(c.stages):
-            for place in T.unroll(_WORDS):
-                _round(factors, s * _WORDS + place)
+            for place in T.unroll(WORDS):
+                _round(factors, s * WORDS + place)
                 for i in T.unroll(c.warp_lines):
-                    _round(words, (i * c.stages + s) * _WORDS + place)
+                    _round(words, (i * c.stages + s) * WORDS + place)
                     sums[i] = sums[i] + T.reinterpret(
-                        "float32", words[(i * c.stages + s) * _WORDS + place]
-                    ) * T.reinterpret("float32", factors[s * _WORDS + place])
+                        "float32", words[(i * c.stages + s) * WORDS + place]
+                    ) * T.reinterpret("float32", factors[s * WORDS + place])
 
     return multiply if c.item.bytes == 2 else multiply_rounded
 
@@ -250,67 +248,3 @@ def _low(c: GemvConfig, word):
 def _high(c: GemvConfig, word):
     bits = T.cast(T.shift_right(word, T.uint32(16)), "uint16")
     return T.cast(T.reinterpret(c.dtype, bits), "float32")
-
-
-def _load_vectors(c: GemvConfig):
-    """Return an inline function that loads 16 bytes at once of every line and of the vector."""
-
-    @T.inline
-    def load(matrix, vector, item, vector_skip, words, factors, at, lane, k):
-        for s in T.unroll(c.stages):
-            column: T.let = at[1] + s * at[2] + lane * c.vector
-            if column < k:
-                for i in T.unroll(c.warp_lines):
-                    _load_four(words, (i * c.stages + s) * 4, matrix, item[i] + column)
-                _load_four(factors, s * 4, vector, T.cast(vector_skip + column, "int64"))
-            else:
-                for i in T.unroll(c.warp_lines):
-                    _no_words(words, (i * c.stages + s) * 4)
-                _no_words(factors, s * 4)
-
-    return load
-
-
-@T.inline
-def _load_four(words, at, buffer, item):
-    T.ptx["ld.global.nc.v4.b32"](
-        words[at], words[at + 1], words[at + 2], words[at + 3], buffer.ptr_to([item])
-    )
-
-
-@T.inline
-def _no_words(words, at):
-    for i in T.unroll(4):
-        words[at + i] = T.uint32(0)
-
-
-def _load_items(c: GemvConfig):
-    """Return an inline function that loads item by item, the lanes side by side."""
-    per_word = c.vector // _WORDS
-    word_of = _two if per_word == 2 else _one
-
-    @T.inline
-    def load(matrix, vector, item, vector_skip, words, factors, at, lane, k):
-        for s in T.unroll(c.stages):
-            for place in T.unroll(_WORDS):
-                column: T.let = at[1] + s * at[2] + place * (32 * per_word) + lane
-                for i in T.unroll(c.warp_lines):
-                    words[(i * c.stages + s) * _WORDS + place] = word_of(matrix, item[i], column, k)
-                factors[s * _WORDS + place] = word_of(
-                    vector, T.cast(vector_skip, "int64"), column, k
-                )
-
-    return load
-
-
-def _one(buffer, item, column, k):
-    """An item; what is not there is zero."""
-    return T.if_then_else(column < k, buffer[item + column], T.uint32(0))
-
-
-def _two(buffer, item, column, k):
-    """Two items a warp's width apart; what is not there is zero."""
-    zero = T.uint16(0)
-    low = T.if_then_else(column < k, buffer[item + column], zero)
-    high = T.if_then_else(column + 32 < k, buffer[item + column + 32], zero)
-    return T.bitwise_or(T.cast(low, "uint32"), T.shift_left(T.cast(high, "uint32"), T.uint32(16)))
