@@ -16,8 +16,9 @@ from .place import register_of
 # How instructions that move sums name their type.
 _WORDS = {"float32": "f32", "uint32": "u32"}
 _MAX_CLUSTER = 8
-# Sums of slices that a thread has in flight: of several slices where it has few of each.
-_FLYING_SUMS = 32
+# Sums of slices that a thread has in flight: of several slices where it has few of each. Products
+# of 8-bit floats leave fewer registers.
+_FLYING_SUMS, _FLYING_FLOAT8_SUMS = 32, 16
 
 
 def place_of(c: DirectConfig, warp, run, move, lane):
@@ -114,7 +115,8 @@ def add_up_slices(c: DirectConfig):
     moves = c.run // width
     word, zero = _WORDS[c.item.sums], tvm.tirx.const(0, c.item.sums)
     own = c.accumulators
-    flying = max(1, _FLYING_SUMS // own)
+    most = _FLYING_FLOAT8_SUMS if c.dtype == "float8_e4m3fn" else _FLYING_SUMS
+    flying = max(1, most // own)
 
     @T.inline
     def keep(workspace, first, total, run, along_p, lane):

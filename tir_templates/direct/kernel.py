@@ -176,12 +176,14 @@ def gemm_direct(c: DirectConfig) -> tvm.tirx.PrimFunc:
             if c.slices and slices > 1 and rank[0] == 0:
                 last[0] = 0
                 T.cuda.cta_sync()
-                at[0] = T.truncmod(number, tiles)
+                # Not as above, so that nothing of it is kept in registers meanwhile.
+                at[1] = T.truncdiv(T.shift_right(grid, shift), slices)
+                at[0] = T.truncmod(number, at[1])
                 if tx == 0:
                     last[0] = arrive_last(counters, at[0], slices)
                 if T.cuda.syncthreads_or(last[0]) != 0:
                     first: T.let = T.cast(at[0], "int64") * items
-                    apart: T.let = T.cast(tiles, "int64") * items
+                    apart: T.let = T.cast(at[1], "int64") * items
                     collect_slices(workspace, first, apart, sums, slices, along_p, along_k, lane)
                     leave(shared, sums, warp, lane)
                     T.cuda.cta_sync()
