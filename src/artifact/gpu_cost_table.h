@@ -54,6 +54,12 @@ class GpuCostGrid {
     return low[0] + (low[num_loads_] - low[0]) * depth.at;
   }
 
+  /*! \brief Microseconds of a launch that fills the GPU once. */
+  float WaveUs(const float* table, Depth depth) const {
+    const float* low = table + depth.index * num_loads_ + whole_;
+    return low[0] + (low[num_loads_] - low[0]) * depth.at;
+  }
+
   size_t table_size() const { return k_.size() * num_loads_; }
 
  private:

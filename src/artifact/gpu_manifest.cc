@@ -217,6 +217,7 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
     kernel.split_slots[i] = cluster_slots[i] * kernel.blocks_per_sm;
   }
   kernel.slots = kernel.split_slots[ClusterIndex(kernel.cluster())];
+  kernel.wave_area = int64_t{kernel.um} * kernel.un * kernel.cluster() * kernel.slots;
   const bool by_map = kernel.loads == GpuLoads::kTma || kernel.loads == GpuLoads::kResidue;
   kernel.box_x = by_map ? GetSmall(json, "box_x", 1, 256) : 0;
   kernel.box_y = by_map ? GetSmall(json, "box_y", 1, 256) : 0;

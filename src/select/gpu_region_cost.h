@@ -35,6 +35,11 @@ class GpuRegionCost {
     return ks_.manifest().grid.TaskUs(kernel.us.data(), cluster_depths_[0]);
   }
 
+  /*! \brief No launch of a wave or more takes less. */
+  float LeastWaveUs(const GpuKernelSpec& kernel) const {
+    return ks_.manifest().grid.WaveUs(kernel.us.data(), cluster_depths_[0]);
+  }
+
   /*!
    * \brief No launch with up to so many slices in clusters of this size takes less: a single tile
    *        of the shortest part, and adding up.

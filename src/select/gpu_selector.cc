@@ -212,10 +212,13 @@ class GpuSearch {
     // What the second launch may take at most, with something for rounding.
     const float most_us =
         all_ == nullptr ? 1.0001f * best_us_ / kPairWeight + saved_us - main.us : kInfinity;
+    const int64_t area = rest.rows() * rest.cols();
     for (int32_t served = 0; served < num_serving_; ++served) {
       const int32_t i = serving_[served].kernel;
       if (serving_[served].least_us >= std::min(rest.us, most_us)) continue;
       const GpuKernelSpec& each = ks_.kernel(i);
+      const bool full = area >= each.wave_area;
+      if (full && cost_.LeastWaveUs(each) >= std::min(rest.us, most_us)) continue;
       const GpuTiling tiling = TilingOf(each, rest.rows(), rest.cols(), rest.split);
       const float us = cost_.RegionUs(each, tiling, rest.rows(), rest.cols(), rest.split);
       if (us < rest.us) {
