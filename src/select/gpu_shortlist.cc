@@ -5,14 +5,24 @@
 
 namespace moonpoly {
 
+namespace {
+
+// Tables know little of how unaligned rows slow a kernel that loads a few bytes at a time, and
+// nothing of tiles of which a single row or column is used.
+bool IsUncertain(const GpuProblem& problem) {
+  return problem.access > GpuLoads::kAsync || problem.m == 1 || problem.n == 1;
+}
+
+}  // namespace
+
 GpuShortlist::GpuShortlist(const GpuKernelSetObj& ks, const GpuProblem& problem, CostModel model)
     : ks_(ks),
       problem_(problem),
       model_(model),
       size_(model != CostModel::kFull || !ks.corrected() ? 1
-            : problem.access > GpuLoads::kAsync          ? kMost
-                                                         : kMostAligned),
-      farthest_(problem.access > GpuLoads::kAsync ? kFarthest : kFarthestAligned) {}
+            : IsUncertain(problem)                       ? kMost
+                                                         : kMostCertain),
+      farthest_(IsUncertain(problem) ? kFarthest : kFarthestCertain) {}
 
 void GpuShortlist::Offer(const GpuWhole& whole) {
   if (whole.us >= worst_us()) return;

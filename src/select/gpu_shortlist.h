@@ -48,10 +48,9 @@ class GpuShortlist {
  private:
   // Of 1,269 recorded shapes that nothing was fitted to, the choice among so few reached 0.968 of
   // the fastest launch, among 6 of any cost 0.970, and without a second look 0.946.
-  static constexpr int32_t kMostAligned = 4;
-  static constexpr float kFarthestAligned = 1.2f;
-  // Tables know little of how unaligned rows slow a kernel that loads a few bytes at a time, and
-  // few kernels serve them.
+  static constexpr int32_t kMostCertain = 4;
+  static constexpr float kFarthestCertain = 1.2f;
+  // Where tables know little. More are looked at there, of fewer kernels that can serve.
   static constexpr int32_t kMost = 8;
   static constexpr float kFarthest = 1.4f;
 
