@@ -27,7 +27,23 @@ class GpuRegionCost {
    * \param tiling See TilingOf; `blocks` is not read.
    */
   float RegionUs(const GpuKernelSpec& kernel, const GpuTiling& tiling, int64_t rows, int64_t cols,
-                 GpuSplit split) const;
+                 GpuSplit split) const {
+    return RegionUs(kernel, tiling, rows, cols, split, DepthOf(split));
+  }
+  float RegionUs(const GpuKernelSpec& kernel, const GpuTiling& tiling, int64_t rows, int64_t cols,
+                 GpuSplit split, GpuCostGrid::Depth depth) const;
+
+  /*! \brief Where a part of the reduction lies on the k axis. */
+  GpuCostGrid::Depth DepthOf(GpuSplit split) const {
+    return split.slices == 1 ? cluster_depths_[ClusterIndex(split.cluster)]
+                             : Locate(split.blocks());
+  }
+
+  /*! \brief No launch with this split, at its depth, takes less. */
+  float LeastUs(const GpuKernelSpec& kernel, GpuSplit split, GpuCostGrid::Depth depth) const {
+    if (model_ != CostModel::kFull) return 0.0f;
+    return ks_.manifest().grid.TaskUs(kernel.us.data(), depth) + AddUpUs(kernel, split);
+  }
 
   /*! \brief No launch of the kernel with its whole reduction takes less. */
   float LeastUs(const GpuKernelSpec& kernel) const {
@@ -50,13 +66,8 @@ class GpuRegionCost {
   // What a kernel gains by being faster than the memory: it breaks ties.
   static constexpr float kWaiting = 0.05f;
 
-  // Where a part of the reduction lies on the k axis.
   GpuCostGrid::Depth Locate(int32_t parts) const;
   std::array<GpuCostGrid::Depth, 4> LocateClusters() const;
-  GpuCostGrid::Depth DepthOf(GpuSplit split) const {
-    return split.slices == 1 ? cluster_depths_[ClusterIndex(split.cluster)]
-                             : Locate(split.blocks());
-  }
   /*! \brief Each operand moved once: within the cache, and what does not fit there from memory. */
   float StreamUs(int64_t rows, int64_t cols) const;
   /*! \brief Every tile fetches its rows of A and its columns of B. */
@@ -102,11 +113,12 @@ inline float GpuRegionCost::FetchUs(const GpuKernelSpec& kernel, const GpuTiling
 
 // Inline: a selection asks for some forty of them.
 inline float GpuRegionCost::RegionUs(const GpuKernelSpec& kernel, const GpuTiling& tiling,
-                                     int64_t rows, int64_t cols, GpuSplit split) const {
+                                     int64_t rows, int64_t cols, GpuSplit split,
+                                     GpuCostGrid::Depth depth) const {
   if (model_ != CostModel::kFull) return AblatedUs(kernel, tiling, split);
-  float us = std::max(ks_.manifest().grid.LaunchUs(kernel.us.data(), DepthOf(split), tiling.waves,
-                                                   machine_.launch_us),
-                      machine_.launch_us + FetchUs(kernel, tiling, rows, cols));
+  float us = std::max(
+      ks_.manifest().grid.LaunchUs(kernel.us.data(), depth, tiling.waves, machine_.launch_us),
+      machine_.launch_us + FetchUs(kernel, tiling, rows, cols));
   if (narrow_ > 0) {
     const float waves = tiling.waves / static_cast<float>(split.slices);
     us += kernel.narrow_us[narrow_ - 1] * std::max(1.0f, waves);

@@ -138,9 +138,13 @@ class GpuSearch {
         if (split.blocks() == 1) continue;
         // One slice is little of what fits: only as a plan to compare with.
         if (all_ == nullptr && !direct && 4 * slices < most) continue;
+        const GpuCostGrid::Depth depth = cost_.DepthOf(split);
+        if (all_ == nullptr && cost_.LeastUs(kernel, split, depth) >= shortlist_.worst_us()) {
+          continue;
+        }
         GpuTiling tiling = each.tiling;
         tiling.waves = static_cast<float>(tiles * slices) / static_cast<float>(slots);
-        const float us = cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, split);
+        const float us = cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, split, depth);
         OfferWhole(us, each.kernel, split, tiling);
       }
     }
