@@ -135,6 +135,8 @@ def _weights(rows: Sequence[_Row], indices: Mapping[str, npt.NDArray[Any]]) -> d
     """
     left = np.array([row.left for row in rows])
     weight = np.array([row.weight for row in rows])
+    # Launches of kernels with too few to be corrected tell nothing of the others.
+    weight[np.setdiff1d(np.arange(len(rows)), np.concatenate([*indices.values()]))] = 0.0
     shape = np.array([row.shape for row in rows])
     terms = {name: np.stack([rows[at].terms for at in each]) for name, each in indices.items()}
     normals = {name: each.T @ (each * weight[indices[name], None]) for name, each in terms.items()}
