@@ -141,6 +141,15 @@ def test_direct_kernels_serve_what_they_can_count_and_are_shared_in_slices():
     assert not direct((1 << 28) + 1, access="residue")
 
 
+def test_vectors_longer_than_their_kernels_can_count_go_to_others():
+    several = kernel_set(
+        fake_gpu.kernel(1, 8, loads="gemv", split=True), fake_gpu.kernel(64, 32, split=True)
+    )
+    assert any(name.endswith("_gemv") for p in every(several, 1, 8, 1 << 28) for name in names(p))
+    for p in every(several, 1, 8, (1 << 28) + 8):
+        assert names(p) == ["gemm_f16_64x32_k"]
+
+
 def test_short_plans_overlap_and_long_ones_do_not(kernels):
     short, long = plan(kernels, 64, 64, 64), plan(kernels, 8192, 8192, 8192)
     assert (short["overlap"], long["overlap"]) == (True, False)
