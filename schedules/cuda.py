@@ -7,8 +7,9 @@ registers, the depth of the ring (``WgmmaConfig.problems``). What is worth tryin
 - tiles come in steps of 8 along one axis, so that some tile fills every multiprocessor exactly;
 - in ping-pong one warpgroup stores while the other multiplies, which pays for short reductions;
 - two or three small blocks on a multiprocessor hide each other's latencies;
-- blocks that share loads by multicast pay in places, with big tiles only;
-- a cut reduction pays for small outputs, with tiles up to 128 x 128;
+- blocks that share loads by multicast pay where tiles fetch as fast as the second-level cache gives,
+  which most products of one wave do: clusters are of two to eight blocks, along either axis;
+- a cut reduction pays for small outputs, and large tiles fetch less of long ones;
 - short products are over sooner without tensor maps and rings (``direct``).
 """
 
@@ -46,7 +47,9 @@ _WHOLE_COLUMNS = {
 }
 _SPLIT_COLUMNS = {
     64: (8, 16, 24, 32, 48, 64, 80, 96, 128, 160),
-    128: (16, 32, 48, 64, 80, 96, 112, 128, 160, 192),
+    128: (16, 32, 48, 64, 80, 96, 112, 128, 144, 160, 192, 224, 256),
+    192: (64, 96, 128, 160, 192),
+    256: (64, 96, 128),
 }
 _RESIDUE_COLUMNS = {
     64: (8, 16, 32, 48, 64, 96, 128),
@@ -63,8 +66,10 @@ _DEEPEST = 12
 # A shallower ring leaves the start of a kernel shorter; below this one, copies are not hidden.
 _SHALLOWEST = 3
 _MAX_BLOCKS = 4
-# Smaller tiles have nothing to gain from sharing loads.
-_MIN_SHARED_ITEMS = 64 * 96
+# Blocks of a cluster that share loads, along p and along q.
+_CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (2, 2), (1, 4), (4, 2), (2, 4))
+# Tiles with more rows share loads by pairs only: of larger clusters too few fit.
+_MOST_SHARED_ROWS = 128
 
 
 def schedule_tile(sch: Schedule, family: str) -> None:
@@ -102,8 +107,7 @@ def _oriented(tile: Tile, dtype: str, swapped: bool, rows: int) -> Iterator[Wgmm
         dtype=dtype,
         out_dtype=OUTPUTS[dtype][0],
     )
-    shared = tile.um * tile.un >= _MIN_SHARED_ITEMS
-    clusters = ((1, 1), (2, 1), (1, 2)) if whole and shared else ((1, 1),)
+    clusters = [(p, q) for p, q in _CLUSTERS if p * q <= _most_sharing(rows, whole=whole)]
     pingpong = (False, True) if whole and rows <= 128 else (False,)
     several = 1 if tile.family == "strided" else _MAX_BLOCKS
     for alternate, (p, q), blocks in product(pingpong, clusters, range(1, several + 1)):
@@ -121,6 +125,13 @@ def _oriented(tile: Tile, dtype: str, swapped: bool, rows: int) -> Iterator[Wgmm
         deepest = deepest_ring(config, _DEEPEST)
         if deepest >= _SHALLOWEST:
             yield replace(config, stages=deepest)
+
+
+def _most_sharing(rows: int, *, whole: bool) -> int:
+    """Return how many blocks may share loads."""
+    if not whole:
+        return 1
+    return 8 if rows <= _MOST_SHARED_ROWS else 2
 
 
 def _vectors(tile: Tile, dtype: str) -> Iterator[GemvConfig]:

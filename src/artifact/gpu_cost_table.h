@@ -48,6 +48,9 @@ class GpuCostGrid {
    */
   float LaunchUs(const float* table, Depth depth, float waves, float launch_us) const;
 
+  /*! \brief Entries of a table for each point of the k axis. */
+  size_t num_loads() const { return static_cast<size_t>(num_loads_); }
+
   /*! \brief Microseconds of a launch of the fewest tiles that the table tells of. */
   float TaskUs(const float* table, Depth depth) const {
     const float* low = table + depth.index * num_loads_;

@@ -64,6 +64,12 @@ std::unique_ptr<GpuKernelSetObj::FunctionTable> GpuKernelSetObj::Load(cuda::Stre
   }
   auto table = std::make_unique<FunctionTable>();
   std::map<std::string, cuda::Module> modules;
+  // What the largest of the kernels needs that a function stands behind.
+  std::map<std::pair<std::string, std::string>, int32_t> most_bytes;
+  for (const GpuKernelSpec& spec : manifest_.kernels) {
+    int32_t& most = most_bytes[{spec.image, spec.symbol}];
+    most = std::max({most, spec.shared_bytes, manifest_.machine.lone_bytes});
+  }
   for (const GpuKernelSpec& spec : manifest_.kernels) {
     cuda::Module& module = modules[spec.image];
     if (module == nullptr) {
@@ -74,8 +80,8 @@ std::unique_ptr<GpuKernelSetObj::FunctionTable> GpuKernelSetObj::Load(cuda::Stre
     cuda::Function function = nullptr;
     cuda::Check(driver.cuModuleGetFunction(&function, module, spec.symbol.c_str()),
                 ("finding " + spec.symbol).c_str());
-    const int32_t most_bytes = std::max(spec.shared_bytes, manifest_.machine.lone_bytes);
-    cuda::Check(driver.cuFuncSetAttribute(function, cuda::kMaxDynamicSharedBytes, most_bytes),
+    cuda::Check(driver.cuFuncSetAttribute(function, cuda::kMaxDynamicSharedBytes,
+                                          most_bytes[{spec.image, spec.symbol}]),
                 ("giving shared memory to " + spec.name).c_str());
     // Multiprocessors that had less of it would have to be emptied before they get more.
     cuda::Check(driver.cuFuncSetAttribute(function, cuda::kPreferredSharedPercent, 100),

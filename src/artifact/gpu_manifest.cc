@@ -50,6 +50,8 @@ constexpr Named<GpuParam> kParams[] = {{"x_map", GpuParam::kXMap},
                                        {"slices", GpuParam::kSlices},
                                        {"part_steps", GpuParam::kPartSteps},
                                        {"longer_parts", GpuParam::kLongerParts},
+                                       {"columns", GpuParam::kColumns},
+                                       {"q_groups", GpuParam::kQGroups},
                                        {"a_skip", GpuParam::kASkip},
                                        {"b_skip", GpuParam::kBSkip},
                                        {"a_m", GpuParam::kAM},
@@ -231,6 +233,21 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
   return kernel;
 }
 
+void FillBounds(GpuManifest* manifest) {
+  for (const GpuKernelSpec& kernel : manifest->kernels) {
+    const float rows = static_cast<float>(kernel.um * kernel.cluster_m);
+    const float cols = static_cast<float>(kernel.un * kernel.cluster_n);
+    manifest->bounds.push_back(
+        {1.0f / rows + 1.0f / cols, kernel.loads == GpuLoads::kDirect, kernel.split});
+  }
+  const size_t num_loads = manifest->grid.num_loads();
+  for (size_t entry = 0; entry < manifest->grid.table_size(); entry += num_loads) {
+    for (const GpuKernelSpec& kernel : manifest->kernels) {
+      manifest->least_us.push_back(kernel.us[entry]);
+    }
+  }
+}
+
 // Without it, as many as there are multiprocessors for.
 ClusterCounts ReadClusterSlots(const JsonReader& machine, int32_t num_sms) {
   ClusterCounts out;
@@ -310,6 +327,7 @@ GpuManifest GpuManifest::Parse(const tvm::ffi::String& text) {
     TVM_FFI_THROW(ValueError) << "the manifest must hold 1.." << kMaxGpuKernels << " kernels, got "
                               << out.kernels.size();
   }
+  FillBounds(&out);
   return out;
 }
 

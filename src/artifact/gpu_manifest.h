@@ -56,6 +56,8 @@ enum class GpuParam : uint8_t {
   kSlices,
   kPartSteps,
   kLongerParts,
+  kColumns,
+  kQGroups,
   kASkip,
   kBSkip,
   kAM,
@@ -66,7 +68,12 @@ enum class GpuParam : uint8_t {
 constexpr size_t kMaxGpuParams = 48;
 /*! \brief Numbers that a kernel's correction consists of, see GpuLaunchTerms. */
 constexpr size_t kGpuCorrectionTerms = 269;
-/*! \brief Of a set: bounds what the selector looks at for one shape. */
+/*!
+ * \brief Of a set: bounds what the selector looks at for one shape.
+ *
+ * A compiled function may stand behind several kernels, which then differ in the columns of their
+ * tiles.
+ */
 constexpr size_t kMaxGpuKernels = 96;
 
 /*!
@@ -184,6 +191,17 @@ struct GpuMachine {
   std::array<float, 4> direct_gbs;
 };
 
+/*!
+ * \brief What bounds the costs of a kernel's launches from below, apart from the rest.
+ *
+ * A selection reads those of all kernels, and the rest of few: so they lie close together.
+ */
+struct GpuKernelBound {
+  /*! \brief Lines of A and B that tiles fetch for each item of C, at least. */
+  float lines_per_item;
+  bool direct, split;
+};
+
 struct GpuManifest {
   std::string target;
   std::string dtype;
@@ -191,6 +209,10 @@ struct GpuManifest {
   GpuCostGrid grid;
   GpuMachine machine;
   std::vector<GpuKernelSpec> kernels;
+  /*! \brief By kernel. */
+  std::vector<GpuKernelBound> bounds;
+  /*! \brief Microseconds of the launch of the fewest tiles: [k][kernel], k as in `grid`. */
+  std::vector<float> least_us;
 
   /*! \brief Throws ValueError naming what is missing or does not fit. */
   static GpuManifest Parse(const tvm::ffi::String& text);

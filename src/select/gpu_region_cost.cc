@@ -41,6 +41,7 @@ GpuRegionCost::GpuRegionCost(const GpuKernelSetObj& ks, const GpuProblem& proble
       narrow_(NarrowOf(ks.manifest().types, problem.n)),
       line_us_(LineUsOf(ks.manifest(), problem)),
       direct_line_us_(DirectLineUsOf(ks.manifest(), problem)),
+      items_(static_cast<float>(problem.m) * static_cast<float>(problem.n)),
       least_us_(machine_.launch_us + StreamUs(problem.m, problem.n)) {}
 
 float GpuRegionCost::AblatedUs(const GpuKernelSpec& kernel, const GpuTiling& tiling,

@@ -46,9 +46,19 @@ class GpuRegionCost {
   }
 
   /*! \brief No launch of the kernel with its whole reduction takes less. */
-  float LeastUs(const GpuKernelSpec& kernel) const {
+  float LeastUs(int32_t kernel) const {
     if (model_ == CostModel::kWavesOnly) return 0.0f;
-    return ks_.manifest().grid.TaskUs(kernel.us.data(), cluster_depths_[0]);
+    const size_t count = ks_.manifest().bounds.size();
+    const float* low = ks_.manifest().least_us.data() + cluster_depths_[0].index * count;
+    return low[kernel] + (low[count + kernel] - low[kernel]) * cluster_depths_[0].at;
+  }
+
+  /*! \brief No launch of the whole output takes less: what it fetches by full tiles alone. */
+  float LeastFetchUs(const GpuKernelBound& bound) const {
+    if (model_ != CostModel::kFull) return 0.0f;
+    const float line_us = bound.direct ? direct_line_us_ : line_us_;
+    // With something for rounding.
+    return machine_.launch_us + 0.9999f * line_us * items_ * bound.lines_per_item;
   }
 
   /*! \brief No launch of a wave or more takes less. */
@@ -90,6 +100,8 @@ class GpuRegionCost {
   const float line_us_;
   /*! \brief The same for kernels that load straight into registers. */
   const float direct_line_us_;
+  /*! \brief Of C. */
+  const float items_;
   /*! \brief Of any plan of one region: launching, and moving the operands. */
   const float least_us_;
 };

@@ -72,6 +72,10 @@ class GpuSearch {
     int32_t kernel;
     /*! \brief No launch with the whole reduction takes less. */
     float least_us;
+    /*! \brief Nor one of the whole output. */
+    float bound_us;
+    bool split;
+    /*! \brief Of a kernel that can split the reduction. */
     GpuTiling tiling;
   };
 
@@ -92,18 +96,21 @@ class GpuSearch {
     for (const int32_t kernel : ks_.serving().Of(problem_.operands())) {
       Serving& each = serving_[num_serving_++];
       each.kernel = kernel;
-      each.least_us = cost_.LeastUs(ks_.kernel(kernel));
+      const GpuKernelBound& bound = ks_.manifest().bounds[kernel];
+      each.split = bound.split;
+      each.least_us = cost_.LeastUs(kernel);
+      each.bound_us = std::max(each.least_us, cost_.LeastFetchUs(bound));
       least_task_us_ = std::min(least_task_us_, each.least_us);
     }
   }
 
   void TryWhole(Serving* each) {
     const int32_t index = each->kernel;
+    const bool hopeless = all_ == nullptr && each->bound_us >= shortlist_.worst_us();
+    if (hopeless && !each->split) return;
     const GpuKernelSpec& kernel = ks_.kernel(index);
-    const bool hopeless = all_ == nullptr && each->least_us >= shortlist_.worst_us();
-    if (hopeless && !kernel.split) return;
     const GpuTiling tiling = TilingOf(kernel, problem_.m, problem_.n, kWholeReduction);
-    each->tiling = tiling;
+    if (each->split) each->tiling = tiling;
     if (hopeless) return;
     const float us = cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, kWholeReduction);
     OfferWhole(us, index, kWholeReduction, tiling);
@@ -115,8 +122,8 @@ class GpuSearch {
   // more add up for nothing. Tiles that fill it by themselves are not shared. Kernels that load
   // straight into registers are for reductions that a cluster may be enough for.
   void TrySplits(const Serving& each) {
+    if (!each.split) return;
     const GpuKernelSpec& kernel = ks_.kernel(each.kernel);
-    if (!kernel.split) return;
     if (all_ == nullptr && each.tiling.tiles > machine_.num_sms / kFewestParts) return;
     const bool direct = kernel.loads == GpuLoads::kDirect || kernel.loads == GpuLoads::kGemv;
     const int32_t limit = kernel.slices ? kMaxSlices : 1;

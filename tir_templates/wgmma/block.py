@@ -7,6 +7,13 @@ from typing import Any
 
 from tvm.script import tirx as T
 
+_THREAD = """__forceinline__ __device__ int thread_again() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+"""
+
 
 @dataclass(frozen=True)
 class Operand:
@@ -34,8 +41,8 @@ class Block:
     row and column), ``ring`` (slot and phase), ``rank`` (the block's number in its cluster).
     Expressions: ``depth`` (slots in use of the ring that the tensor cores read), ``arrival_depth``
     (of the one that memory is copied to, mostly the same), ``stride`` (from a block's tile to its
-    next), ``tiles`` and how many of them lie along p and q; ``tx``, ``warp`` and ``lane`` of the
-    thread.
+    next), ``tiles`` and how many of them lie along p and q, ``columns`` of a tile and
+    ``slot_bytes``; ``tx``, ``warp`` and ``lane`` of the thread.
     """
 
     smem: Any
@@ -52,6 +59,8 @@ class Block:
     tiles: Any
     p_tiles: Any
     q_tiles: Any
+    columns: Any
+    slot_bytes: Any
     tx: Any
     warp: Any
     lane: Any
@@ -64,3 +73,12 @@ def next_slot(ring, depth):
     if ring[0] == depth:
         ring[0] = 0
         ring[1] = ring[1] ^ 1
+
+
+def thread_again() -> Any:
+    """Return the thread's number, read where this stands.
+
+    What follows from it is computed there too. The compiler would keep it in registers from the
+    start of the kernel on, and the sums leave none for that.
+    """
+    return T.cuda.func_call("thread_again", source_code=_THREAD, return_type="int32")

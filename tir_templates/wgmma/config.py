@@ -12,7 +12,7 @@ WGMMA_ROWS = 64
 
 # Shared memory that blocks of one multiprocessor have between them, and what each block is charged.
 SHARED_BYTES = 228 * 1024
-_RESERVED_BYTES = 1024
+RESERVED_BYTES = 1024
 # What one block may have at most.
 MAX_BLOCK_BYTES = 227 * 1024
 
@@ -73,6 +73,9 @@ class WgmmaConfig(OrientedConfig):
         contiguous, rows start anywhere. ``"strided"``: any strides.
     dtype, out_dtype
         Of A and B, one of ``ITEMS``, and of C, one of its ``OUTPUTS``.
+    widths
+        Columns of the tensor cores that a launch may choose from, this tile's the most. None: only
+        those.
     """
 
     um: int
@@ -88,6 +91,12 @@ class WgmmaConfig(OrientedConfig):
     loads: str = "tma"
     dtype: str = "float16"
     out_dtype: str = "float16"
+    widths: tuple[int, ...] = ()
+
+    @property
+    def flexible(self) -> bool:
+        """Whether the program takes the columns of its tiles as an argument."""
+        return bool(self.widths)
 
     @property
     def slices(self) -> bool:
@@ -112,6 +121,9 @@ class WgmmaConfig(OrientedConfig):
     @property
     def trades_registers(self) -> bool:
         """Whether the producer gives registers to the consumers."""
+        if self.split:
+            # All threads end in the same code, which the producer's few would be too few for.
+            return False
         # What stores straight from the sums needs addresses beside them.
         crowded = self.pingpong or self.swapped or self.wide_output
         if self.consumers == 3 and self.swapped:
@@ -273,7 +285,7 @@ class WgmmaConfig(OrientedConfig):
             found.append(f"{self.accumulators} accumulators of a thread, at most {limit}")
         if self.shared_bytes > MAX_BLOCK_BYTES:
             found.append(f"{self.shared_bytes} bytes of shared memory of {MAX_BLOCK_BYTES}")
-        if self.blocks * (self.shared_bytes + _RESERVED_BYTES) > SHARED_BYTES:
+        if self.blocks * (self.shared_bytes + RESERVED_BYTES) > SHARED_BYTES:
             found.append(f"{self.blocks} blocks don't fit the shared memory")
         if self.blocks > 1 and self.blocks * self.threads * self.registers_needed > 65536:
             found.append(f"{self.blocks} blocks don't fit the registers")
@@ -317,6 +329,9 @@ class WgmmaConfig(OrientedConfig):
             parts.append(flags)
         if self.cluster > 1:
             parts.append(f"c{self.cluster_p}{self.cluster_q}")
+        if self.flexible:
+            # A program of several tiles, of which these are the largest's.
+            parts.append(f"x{len(self.widths)}")
         return "_".join(parts + self.output_parts())
 
 

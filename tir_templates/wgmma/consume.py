@@ -52,7 +52,7 @@ def consumer(c: WgmmaConfig):
         T.ptx.bar.sync(BARRIER_READY, c.threads)
         T.ptx.griddepcontrol.wait()
         if c.split:
-            part(b, p_descriptor, q_first, sums, last_slot, partial, wg)
+            part(b, p_descriptor, q_first, sums, last_slot, partial)
         else:
             whole(b, p_descriptor, q_first, sums, last_slot, C, m, n, ldc, vector, wg)
 
@@ -65,7 +65,7 @@ def _part(c: WgmmaConfig):
     zero = tvm.tirx.const(0, c.item.sums)
 
     @T.inline
-    def part(b, p_descriptor, q_descriptor, sums, last_slot, partial, wg):
+    def part(b, p_descriptor, q_descriptor, sums, last_slot, partial):
         # A part may have no steps at all.
         for i in T.unroll(c.accumulators):
             sums[i] = zero
@@ -74,7 +74,7 @@ def _part(c: WgmmaConfig):
         pin(sums)
         # Every consumer is done with the ring, which the sums overwrite.
         T.ptx.bar.sync(BARRIER_CONSUMERS, c.consumer_threads)
-        stage(partial, sums, b.warp, wg, b.lane)
+        stage(partial, sums)
 
     return part
 
@@ -122,7 +122,7 @@ def _tiles(c: WgmmaConfig):
                 b.ring[1] = T.truncmod(T.truncdiv(slot, b.depth), 2)
             else:
                 b.at[0] = b.at[0] + wg * c.warpgroup_rows
-            write(C, staged, sums, b.at, wg, b.warp, b.lane, m, n, ldc, vector)
+            write(C, staged, sums, b.at, b.columns, wg, b.warp, b.lane, m, n, ldc, vector)
             step_on(b, b.stride * tiles_at_once)
 
     return tiles

@@ -5,9 +5,10 @@ from __future__ import annotations
 import tvm
 from tvm.script import tirx as T
 
+from ..items import ROW_BYTES
 from .barriers import make_barriers
 from .block import Block, Operand
-from .config import WgmmaConfig
+from .config import MAX_BLOCK_BYTES, WgmmaConfig
 from .consume import consumer, finish
 from .produce import producer
 from .reduce import reduce
@@ -28,7 +29,8 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
     that the launch has shared memory for. Where the reduction is cut, ``cluster`` blocks of a tile
     add up in shared memory, and ``slices`` clusters of a tile in ``workspace``, counted by
     ``counters`` (zero, before and after); each part has ``part_steps`` steps, the first
-    ``longer_parts`` one more.
+    ``longer_parts`` one more. A program of several widths gets a tile's ``columns``, and
+    ``q_groups``: how many tiles, or clusters of them, lie along q.
     """
     make, begin = make_barriers(c), first_tile(c)
     items, sum_dtype = f"uint{8 * c.item.bytes}", c.item.sums
@@ -76,6 +78,8 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
         slices: T.int32,
         part_steps: T.int32,
         longer_parts: T.int32,
+        columns: T.int32,
+        q_groups: T.int32,
     ):
         T.func_attr({"global_symbol": "main", "tirx.noalias": True})
         a_items = T.int64()
@@ -108,9 +112,14 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
         tx = T.thread_id([c.threads])
         p_extent: T.let = n if c.swapped else m
         q_extent: T.let = m if c.swapped else n
+        width: T.let = columns if c.flexible else T.int32(c.columns)
         p_tiles: T.let = T.truncdiv(p_extent + c.rows * c.cluster_p - 1, c.rows * c.cluster_p)
-        q_tiles: T.let = T.truncdiv(q_extent + c.columns * c.cluster_q - 1, c.columns * c.cluster_q)
-        smem = T.alloc_buffer((c.shared_bytes,), "uint8", scope="shared.dyn", align=1024)
+        q_tiles: T.let = (
+            q_groups
+            if c.flexible
+            else T.truncdiv(q_extent + c.columns * c.cluster_q - 1, c.columns * c.cluster_q)
+        )
+        smem = T.alloc_buffer((min(c.shared_bytes, MAX_BLOCK_BYTES),), "uint8", scope="shared.dyn", align=1024)
         full = T.decl_buffer((c.slots,), "uint64", data=smem.data, scope="shared.dyn")
         empty = T.decl_buffer(
             (c.slots,), "uint64", data=smem.data, byte_offset=c.empty_offset, scope="shared.dyn"
@@ -153,6 +162,8 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
                 p_tiles * q_tiles,
                 p_tiles,
                 q_tiles,
+                width,
+                c.p_bytes + width * ROW_BYTES,
                 tx,
                 warp,
                 lane,

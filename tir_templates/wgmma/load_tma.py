@@ -17,24 +17,25 @@ def load_tma(c: WgmmaConfig):
 
     Rows and steps outside of the operands arrive as zeros.
     """
-    p_share, q_share = c.rows // c.cluster_q, c.columns // c.cluster_p
+    p_share = c.rows // c.cluster_q
     # Blocks that get this block's share: those along q of the p operand, those along p of the q's.
     p_mask = sum(1 << (c.cluster_p * j) for j in range(c.cluster_q))
     q_mask = (1 << c.cluster_p) - 1
 
     @T.inline
     def load(b, p_map, q_map):
+        q_share: T.let = T.truncdiv(b.columns, c.cluster_p)
         for step in T.serial(b.work[3]):
             T.cuda.mbarrier_wait(b.empty.ptr_to([b.ring[0]]), b.ring[1] ^ 1)
             T.ptx.mbarrier.arrive.expect_tx.shared.b64(
-                b.full.ptr_to([b.ring[0]]), T.uint32(c.p_bytes + c.q_bytes)
+                b.full.ptr_to([b.ring[0]]), T.cast(b.slot_bytes, "uint32")
             )
             if c.cluster_q > 1:
                 T.ptx[_MULTICAST](
                     b.smem.ptr_to(
                         [
                             c.ring_offset
-                            + b.ring[0] * c.slot_bytes
+                            + b.ring[0] * b.slot_bytes
                             + T.truncdiv(b.rank[0], c.cluster_p) * (p_share * ROW_BYTES)
                         ]
                     ),
@@ -46,7 +47,7 @@ def load_tma(c: WgmmaConfig):
                 )
             else:
                 T.ptx[_COPY](
-                    b.smem.ptr_to([c.ring_offset + b.ring[0] * c.slot_bytes]),
+                    b.smem.ptr_to([c.ring_offset + b.ring[0] * b.slot_bytes]),
                     T.address_of(p_map),
                     (b.work[2] + step) * c.step,
                     b.at[0],
@@ -58,7 +59,7 @@ def load_tma(c: WgmmaConfig):
                         [
                             c.ring_offset
                             + c.p_bytes
-                            + b.ring[0] * c.slot_bytes
+                            + b.ring[0] * b.slot_bytes
                             + T.truncmod(b.rank[0], c.cluster_p) * (q_share * ROW_BYTES)
                         ]
                     ),
@@ -73,7 +74,7 @@ def load_tma(c: WgmmaConfig):
                 )
             else:
                 T.ptx[_COPY](
-                    b.smem.ptr_to([c.ring_offset + c.p_bytes + b.ring[0] * c.slot_bytes]),
+                    b.smem.ptr_to([c.ring_offset + c.p_bytes + b.ring[0] * b.slot_bytes]),
                     T.address_of(q_map),
                     (b.work[2] + step) * c.step,
                     b.at[1],

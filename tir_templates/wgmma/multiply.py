@@ -66,10 +66,36 @@ def release(c: WgmmaConfig):
 def multiply(c: WgmmaConfig):
     """Return an inline function that adds the products of a tile's steps to ``sums``.
 
-    The last slot is left to be freed by the caller, after it has waited for the last products.
+    The last slot is left to be freed by the caller, after it has waited for the last products. A
+    program of several widths has a loop for each.
     """
-    width = c.item.instruction_columns(c.columns)
-    per_instruction, strips = width // 2, c.columns // width
+    return _choose_columns(c, sorted(c.widths) or [c.columns])
+
+
+def _choose_columns(c: WgmmaConfig, widths: list[int]):
+    """Return an inline function that takes the loop for a tile's columns, by halving."""
+    if len(widths) == 1:
+        return _multiply_columns(c, widths[0])
+    half = len(widths) // 2
+    narrow, wide = _choose_columns(c, widths[:half]), _choose_columns(c, widths[half:])
+    first_wide = widths[half]
+
+    @T.inline
+    def choose(b, p_descriptor, q_descriptor, sums, last_slot, tid):
+        if b.columns < first_wide:
+            narrow(b, p_descriptor, q_descriptor, sums, last_slot, tid)
+        else:
+            wide(b, p_descriptor, q_descriptor, sums, last_slot, tid)
+
+    return choose
+
+
+def _multiply_columns(c: WgmmaConfig, columns: int):
+    width = c.item.instruction_columns(columns)
+    per_instruction, strips = width // 2, columns // width
+    # Sums of a block of rows lie where they would if tiles were as wide as the widest.
+    per_block = c.columns // 2
+    slot_units = (c.p_bytes + columns * ROW_BYTES) // _UNIT
     blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
     instruction, immediates = c.item.instruction(width), c.item.immediates
     pin, free = fence(c), release(c)
@@ -85,19 +111,19 @@ def multiply(c: WgmmaConfig):
                     for strip in T.unroll(strips):
                         T.ptx[instruction](
                             *[
-                                sums[(block * strips + strip) * per_instruction + i]
+                                sums[block * per_block + strip * per_instruction + i]
                                 for i in range(per_instruction)
                             ],
                             p_descriptor
                             + T.cast(
-                                b.ring[0] * (c.slot_bytes // _UNIT)
+                                b.ring[0] * slot_units
                                 + block * (WGMMA_ROWS * ROW_BYTES // _UNIT)
                                 + part * (_DEPTH_BYTES // _UNIT),
                                 "uint64",
                             ),
                             q_descriptor
                             + T.cast(
-                                b.ring[0] * (c.slot_bytes // _UNIT)
+                                b.ring[0] * slot_units
                                 + strip * (width * ROW_BYTES // _UNIT)
                                 + part * (_DEPTH_BYTES // _UNIT),
                                 "uint64",

@@ -9,7 +9,8 @@ import tvm
 from tvm.script import tirx as T
 
 from ..slices import arrive_last, sums_of
-from .config import BARRIER_CONSUMERS, WGMMA_ROWS, WgmmaConfig
+from .block import thread_again
+from .config import BARRIER_CONSUMERS, WARPGROUP, WGMMA_ROWS, WgmmaConfig
 
 # How instructions that move sums name their type.
 _WORDS = {"float32": "f32", "uint32": "u32"}
@@ -31,7 +32,12 @@ def stage_sums(c: WgmmaConfig):
     store_pair = f"st.shared.v2.{_WORDS[c.item.sums]}"
 
     @T.inline
-    def write(partial, sums, warp, wg, lane):
+    def write(partial, sums):
+        thread = T.alloc_local([1], "int32")
+        thread[0] = thread_again()
+        warp: T.let = T.truncdiv(thread[0], 32)
+        lane: T.let = T.truncmod(thread[0], 32)
+        wg: T.let = T.truncdiv(thread[0], WARPGROUP)
         for block in T.unroll(blocks_of_rows):
             for half in T.unroll(2):
                 p: T.let = (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
+from .block import thread_again
 from .config import BARRIER_WARPGROUP, STAGED, WARPGROUP, WGMMA_ROWS, WgmmaConfig
 
 _WARP_ROWS = 16
@@ -32,65 +33,67 @@ def _store_rows(c: WgmmaConfig):
     per_block = c.columns // 2
     convert = _convert(c)
 
-    @T.inline
-    def write(C, staged, sums, at, wg, warp, lane, m, n, ldc, vector):
-        packed = T.alloc_local([4], "uint32")
-        own: T.let = warp * _WARP_ROWS
-        for block in T.unroll(blocks_of_rows):
-            top: T.let = at[0] + block * WGMMA_ROWS + T.truncmod(warp, 4) * _WARP_ROWS
-            for chunk in T.unroll(chunks):
-                T.cuda.warp_sync()
-                for pair in T.unroll(width // (2 * _MATRIX)):
-                    if chunk * width + pair * 16 + 16 <= c.columns:
-                        for r in T.unroll(4):
-                            T.ptx[convert](
-                                packed[r],
-                                sums[
-                                    block * per_block + chunk * (width // 2) + pair * 8 + r * 2 + 1
-                                ],
-                                sums[block * per_block + chunk * (width // 2) + pair * 8 + r * 2],
-                            )
-                        T.ptx["stmatrix.sync.aligned.m8n8.x4.shared.b16"](
-                            staged.ptr_to(
-                                [own + T.truncmod(lane, 16), pair * 16 + T.truncdiv(lane, 16) * 8]
-                            ),
-                            packed[0],
-                            packed[1],
-                            packed[2],
-                            packed[3],
+    def store_chunk(chunk):
+        @T.inline
+        def write_chunk(C, staged, sums, packed, at, columns, block, own, lane, m, n, ldc, vector):
+            top: T.let = at[0] + block * WGMMA_ROWS + T.truncmod(own, WGMMA_ROWS)
+            T.cuda.warp_sync()
+            for pair in T.unroll(width // (2 * _MATRIX)):
+                if chunk * width + pair * 16 + 16 <= c.columns:
+                    for r in T.unroll(4):
+                        first: T.let = (
+                            block * per_block + chunk * (width // 2) + pair * 8 + r * 2
                         )
-                if c.columns % 16 != 0 and chunk == chunks - 1:
-                    for r in T.unroll(2):
-                        T.ptx[convert](
-                            packed[r],
-                            sums[block * per_block + per_block - 4 + r * 2 + 1],
-                            sums[block * per_block + per_block - 4 + r * 2],
-                        )
-                    T.ptx["stmatrix.sync.aligned.m8n8.x2.shared.b16"](
+                        T.ptx[convert](packed[r], sums[first + 1], sums[first])
+                    T.ptx["stmatrix.sync.aligned.m8n8.x4.shared.b16"](
                         staged.ptr_to(
-                            [own + T.truncmod(lane, 16), c.columns - 8 - (chunks - 1) * width]
+                            [own + T.truncmod(lane, 16), pair * 16 + T.truncdiv(lane, 16) * 8]
                         ),
                         packed[0],
                         packed[1],
+                        packed[2],
+                        packed[3],
                     )
-                T.cuda.warp_sync()
-                _copy_rows(
-                    c,
-                    C,
-                    staged,
-                    packed,
-                    own,
-                    top,
-                    at[1] + chunk * width,
-                    lane,
-                    m,
-                    T.min(n, at[1] + c.columns),
-                    ldc,
-                    vector,
-                    _WARP_ROWS,
-                    width,
-                    32,
+            if c.columns % 16 != 0 and chunk == chunks - 1:
+                for r in T.unroll(2):
+                    first: T.let = block * per_block + per_block - 4 + r * 2
+                    T.ptx[convert](packed[r], sums[first + 1], sums[first])
+                T.ptx["stmatrix.sync.aligned.m8n8.x2.shared.b16"](
+                    staged.ptr_to(
+                        [own + T.truncmod(lane, 16), c.columns - 8 - (chunks - 1) * width]
+                    ),
+                    packed[0],
+                    packed[1],
                 )
+            T.cuda.warp_sync()
+            _copy_rows(
+                c,
+                C,
+                staged,
+                packed,
+                own,
+                top,
+                at[1] + chunk * width,
+                lane,
+                m,
+                T.min(n, at[1] + columns),
+                ldc,
+                vector,
+                _WARP_ROWS,
+                width,
+                32,
+            )
+
+        return write_chunk
+
+    write_chunks = _chunks(store_chunk, chunks, width)
+
+    @T.inline
+    def write(C, staged, sums, at, columns, wg, warp, lane, m, n, ldc, vector):
+        packed = T.alloc_local([4], "uint32")
+        own: T.let = warp * _WARP_ROWS
+        for block in T.unroll(blocks_of_rows):
+            write_chunks(C, staged, sums, packed, at, columns, block, own, lane, m, n, ldc, vector)
 
     return write
 
@@ -103,56 +106,78 @@ def _store_swapped(c: WgmmaConfig):
     per_block = c.columns // 2
     convert = _convert(c)
 
-    @T.inline
-    def write(C, staged, sums, at, wg, warp, lane, m, n, ldc, vector):
-        packed = T.alloc_local([4], "uint32")
-        tid: T.let = T.truncmod(warp, 4) * 32 + lane
-        for block in T.unroll(blocks_of_rows):
-            for chunk in T.unroll(chunks):
-                T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
-                for group in T.unroll(height // _MATRIX):
-                    if chunk * height + group * 8 + 8 <= c.columns:
-                        for r in T.unroll(2):
-                            T.ptx[convert](
-                                packed[r],
-                                sums[
-                                    block * per_block
-                                    + chunk * (height // 2)
-                                    + group * 4
-                                    + r * 2
-                                    + 1
-                                ],
-                                sums[block * per_block + chunk * (height // 2) + group * 4 + r * 2],
-                            )
-                        T.ptx["stmatrix.sync.aligned.m8n8.x2.trans.shared.b16"](
-                            staged.ptr_to(
-                                [
-                                    wg * WGMMA_ROWS + group * 8 + T.truncmod(lane, 8),
-                                    T.truncmod(warp, 4) * _WARP_ROWS
-                                    + T.truncmod(T.truncdiv(lane, 8), 2) * 8,
-                                ]
-                            ),
-                            packed[0],
-                            packed[1],
+    def store_chunk(chunk):
+        @T.inline
+        def write_chunk(C, staged, sums, packed, at, columns, block, wg, tid, m, n, ldc, vector):
+            T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
+            for group in T.unroll(height // _MATRIX):
+                if chunk * height + group * 8 + 8 <= c.columns:
+                    for r in T.unroll(2):
+                        first: T.let = (
+                            block * per_block + chunk * (height // 2) + group * 4 + r * 2
                         )
-                T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
-                _copy_rows(
-                    c,
-                    C,
-                    staged,
-                    packed,
-                    wg * WGMMA_ROWS,
-                    at[1] + chunk * height,
-                    at[0] + block * WGMMA_ROWS,
-                    tid,
-                    T.min(m, at[1] + c.columns),
-                    n,
-                    ldc,
-                    vector,
-                    height,
-                    STAGED,
-                    WARPGROUP,
-                )
+                        T.ptx[convert](packed[r], sums[first + 1], sums[first])
+                    T.ptx["stmatrix.sync.aligned.m8n8.x2.trans.shared.b16"](
+                        staged.ptr_to(
+                            [
+                                wg * WGMMA_ROWS + group * 8 + T.truncmod(tid, 8),
+                                T.truncdiv(tid, 32) * _WARP_ROWS
+                                + T.truncmod(T.truncdiv(tid, 8), 2) * 8,
+                            ]
+                        ),
+                        packed[0],
+                        packed[1],
+                    )
+            T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
+            _copy_rows(
+                c,
+                C,
+                staged,
+                packed,
+                wg * WGMMA_ROWS,
+                at[1] + chunk * height,
+                at[0] + block * WGMMA_ROWS,
+                tid,
+                T.min(m, at[1] + columns),
+                n,
+                ldc,
+                vector,
+                height,
+                STAGED,
+                WARPGROUP,
+            )
+
+        return write_chunk
+
+    write_chunks = _chunks(store_chunk, chunks, height)
+
+    @T.inline
+    def write(C, staged, sums, at, columns, wg, warp, lane, m, n, ldc, vector):
+        packed = T.alloc_local([4], "uint32")
+        thread = T.alloc_local([1], "int32")
+        thread[0] = thread_again()
+        tid: T.let = T.truncmod(thread[0], WARPGROUP)
+        for block in T.unroll(blocks_of_rows):
+            write_chunks(C, staged, sums, packed, at, columns, block, wg, tid, m, n, ldc, vector)
+
+    return write
+
+
+def _chunks(store_chunk, chunks: int, width: int, chunk: int = 0):
+    """Return an inline function that writes chunk after chunk, as far as the tile is wide."""
+    write_chunk = store_chunk(chunk)
+    if chunk + 1 == chunks:
+        return write_chunk
+    write_others = _chunks(store_chunk, chunks, width, chunk + 1)
+    end = (chunk + 1) * width
+
+    @T.inline
+    def write(C, staged, sums, packed, at, columns, block, place, thread, m, n, ldc, vector):
+        write_chunk(C, staged, sums, packed, at, columns, block, place, thread, m, n, ldc, vector)
+        if columns > end:
+            write_others(
+                C, staged, sums, packed, at, columns, block, place, thread, m, n, ldc, vector
+            )
 
     return write
 
@@ -226,12 +251,12 @@ def _store_wide_rows(c: WgmmaConfig):
     store_pair = {"float32": "st.global.v2.f32", "uint32": "st.global.v2.u32"}[c.item.sums]
 
     @T.inline
-    def write(C, staged, sums, at, wg, warp, lane, m, n, ldc, vector):
+    def write(C, staged, sums, at, columns, wg, warp, lane, m, n, ldc, vector):
         row = T.alloc_local([1], "int32")
         left = T.alloc_local([1], "int32")
         item = T.alloc_local([1], "int64")
         row[0] = at[0] + T.truncmod(warp, 4) * _WARP_ROWS + T.truncdiv(lane, 4)
-        left[0] = T.min(n, at[1] + c.columns) - at[1] - T.truncmod(lane, 4) * 2
+        left[0] = T.min(n, at[1] + columns) - at[1] - T.truncmod(lane, 4) * 2
         item[0] = T.cast(row[0], "int64") * ldc + (at[1] + T.truncmod(lane, 4) * 2)
         for half in T.unroll(2 * blocks_of_rows):
             if row[0] < m:
@@ -259,11 +284,11 @@ def _store_wide_swapped(c: WgmmaConfig):
     per_block = c.columns // 2
 
     @T.inline
-    def write(C, staged, sums, at, wg, warp, lane, m, n, ldc, vector):
+    def write(C, staged, sums, at, columns, wg, warp, lane, m, n, ldc, vector):
         column = T.alloc_local([1], "int32")
         left = T.alloc_local([1], "int32")
         item = T.alloc_local([1], "int64")
-        left[0] = T.min(m, at[1] + c.columns) - at[1] - T.truncmod(lane, 4) * 2
+        left[0] = T.min(m, at[1] + columns) - at[1] - T.truncmod(lane, 4) * 2
         for half in T.unroll(2 * blocks_of_rows):
             column[0] = (
                 at[0]

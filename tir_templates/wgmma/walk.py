@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tvm.script import tirx as T
 
-from ..walk import grouped_tile
+from ..walk import cluster_shift, grouped_tile
 from .config import WgmmaConfig
 
 
@@ -16,10 +16,10 @@ def _position(c: WgmmaConfig):
         grouped_tile(b.at, b.work[0], b.p_tiles, b.q_tiles)
         if c.cluster > 1:
             b.at[0] = (b.at[0] * c.cluster_p + T.truncmod(b.rank[0], c.cluster_p)) * c.rows
-            b.at[1] = (b.at[1] * c.cluster_q + T.truncdiv(b.rank[0], c.cluster_p)) * c.columns
+            b.at[1] = (b.at[1] * c.cluster_q + T.truncdiv(b.rank[0], c.cluster_p)) * b.columns
         else:
             b.at[0] = b.at[0] * c.rows
-            b.at[1] = b.at[1] * c.columns
+            b.at[1] = b.at[1] * b.columns
 
     return position
 
@@ -57,8 +57,7 @@ def first_tile(c: WgmmaConfig):
 
     @T.inline
     def find_part(b, block, k, cluster, slices, part_steps, longer_parts):
-        # Clusters are of 1, 2, 4 or 8 blocks: this is the logarithm.
-        shift: T.let = T.shift_right(cluster, 1) - T.shift_right(cluster, 3)
+        shift: T.let = cluster_shift(cluster)
         b.work[0] = T.shift_right(block, shift)
         b.work[1] = 0
         if slices > 1:

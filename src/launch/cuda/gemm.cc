@@ -46,6 +46,7 @@ struct Arguments {
   int32_t ldc, vector_c;
   int32_t grid, depth, cluster, slices;
   int32_t part_steps, longer_parts;
+  int32_t columns, q_groups;
 
   void* Find(GpuParam param) {
     if (param < GpuParam::kYMap) return &x_maps[static_cast<size_t>(param)];
@@ -85,6 +86,10 @@ struct Arguments {
         return &part_steps;
       case GpuParam::kLongerParts:
         return &longer_parts;
+      case GpuParam::kColumns:
+        return &columns;
+      case GpuParam::kQGroups:
+        return &q_groups;
       case GpuParam::kASkip:
         return &a.skip;
       case GpuParam::kBSkip:
@@ -189,6 +194,8 @@ void LaunchRegion(const GpuKernelSetObj& ks, const GpuMatmul& matmul, const GpuR
   const int64_t blocks = CeilDiv(tiling.blocks, int64_t{neighbours}) * neighbours;
   arguments.grid = static_cast<int32_t>(blocks);
   arguments.cluster = region.split.cluster;
+  arguments.columns = kernel.swapped ? kernel.um : kernel.un;
+  arguments.q_groups = kernel.swapped ? tiling.bands : tiling.strips;
   arguments.slices = region.split.slices;
   const int32_t step = ks.manifest().types.step();
   const int64_t steps = (problem.k + step - 1) / step;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from moonpoly.autotune.gpu.compile import Kernel, compile_programs, compiler_pat
 from moonpoly.autotune.gpu.program import (
     Program,
     TileConfig,
+    merge_programs,
     program_of_trace,
     recorded_names,
 )
@@ -25,6 +27,7 @@ from moonpoly.config import atomic_dir, require_space
 from moonpoly.error import ArtifactError, TuneError
 from moonpoly.target import Target
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
+from moonpoly.tir_templates.wgmma.merge import ring_of
 from moonpoly.workload import Workload
 
 # Kernels that are compiled together: headers are read once, and few enough for every core to work.
@@ -54,9 +57,11 @@ def export_gpu(
     """
     compiler_path()
     programs = [program_of(target, c, r) for c, r in zip(candidates, records, strict=True)]
+    served = merge_programs(programs, space_of(target).facts.isa)
+    merged = list(served)
     groups = [
-        programs[start : start + _KERNELS_OF_IMAGE]
-        for start in range(0, len(programs), _KERNELS_OF_IMAGE)
+        merged[start : start + _KERNELS_OF_IMAGE]
+        for start in range(0, len(merged), _KERNELS_OF_IMAGE)
     ]
     tables = costs_of(target, programs, costs)
     entries: list[dict[str, Any]] = []
@@ -71,8 +76,14 @@ def export_gpu(
             name = f"kernels_{number:02}.cubin"
             (folder / name).write_bytes(image)
             images[name] = digest_of(folder / name)
-            entries += [_entry(kernel, name, tables) for kernel in kernels]
+            for kernel in kernels:
+                entries += [
+                    _entry(kernel, program, name, tables) for program in served[kernel.program]
+                ]
             bar.advance(step)
+        # In the order of the records: selecting is faster where those that serve most come first.
+        place = {program.name: number for number, program in enumerate(programs)}
+        entries.sort(key=lambda entry: place[entry["name"]])
         manifest = {
             "schema": SCHEMA,
             **versions(),
@@ -139,13 +150,13 @@ def costs_of(target: Target, programs: Sequence[Program], costs: dict[str, Any])
     return tables
 
 
-def _entry(kernel: Kernel, image: str, costs: dict[str, Any]) -> dict[str, Any]:
-    """Return what the manifest says of a kernel."""
+def _entry(kernel: Kernel, program: Program, image: str, costs: dict[str, Any]) -> dict[str, Any]:
+    """Return what the manifest says of a program that a compiled kernel serves."""
     if kernel.spilled_bytes:
         raise TuneError(
             f"{kernel.program.name} spills {kernel.spilled_bytes} bytes with this compiler"
         )
-    return describe(kernel.program, costs) | {
+    return describe(program, costs, kernel.program) | {
         "symbol": kernel.symbol,
         "cubin": image,
         "registers": kernel.registers,
@@ -153,8 +164,13 @@ def _entry(kernel: Kernel, image: str, costs: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
-    """Return what plans are made with: a kernel's tile, its blocks and its costs."""
+def describe(
+    program: Program, costs: dict[str, Any], compiled: Program | None = None
+) -> dict[str, Any]:
+    """Return what plans are made with: a kernel's tile, its blocks and its costs.
+
+    It is compiled as part of ``compiled``, or by itself.
+    """
     config, name = program.config, program.name
     cost = costs[name]
     if not config.split:
@@ -171,21 +187,17 @@ def describe(program: Program, costs: dict[str, Any]) -> dict[str, Any]:
         "threads": config.threads,
         "smem_bytes": config.shared_bytes,
         "blocks": config.blocks,
-        **_of_ring(config),
+        **_of_ring(config, compiled.config if compiled else config),
         "cost": cost,
     }
 
 
-def _of_ring(config: TileConfig) -> dict[str, Any]:
+def _of_ring(config: TileConfig, compiled: TileConfig) -> dict[str, Any]:
     """Return what only programs with a ring of any depth have."""
-    if not isinstance(config, WgmmaConfig):
+    if not isinstance(config, WgmmaConfig) or not isinstance(compiled, WgmmaConfig):
         return {}
-    ring = {
-        "base_bytes": config.arrival_offset,
-        "slot_bytes": config.arrival_bytes,
-        "least_bytes": config.least_bytes,
-        "slots": config.stages,
-    }
+    ring = ring_of(compiled, config)
+    found = {"smem_bytes": ring.shared_bytes, "ring": asdict(ring)}
     if config.loads == "strided":
-        return {"ring": ring}
-    return {"ring": ring, "box_x": config.box_x, "box_y": config.box_y}
+        return found
+    return found | {"box_x": config.box_x, "box_y": config.box_y}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from moonpoly.tir_templates.direct.config import DirectConfig
 from moonpoly.tir_templates.gemv.config import GemvConfig
 from moonpoly.tir_templates.mma.config import MmaConfig
 from moonpoly.tir_templates.wgmma.config import WgmmaConfig
+from moonpoly.tir_templates.wgmma.merge import merge_alike
 from moonpoly.workload import Workload
 
 # What a GPU program is made of, of any kind.
@@ -107,6 +109,16 @@ def program_of_schedule(candidate: Candidate, isa: str, sch: s_tir.Schedule) -> 
         **chosen,
     )
     return Program(config.name(isa), config)
+
+
+def merge_programs(programs: Sequence[Program], isa: str) -> dict[Program, tuple[Program, ...]]:
+    """Return the programs to compile, each with those of the given ones that it serves."""
+    merged: dict[Program, tuple[Program, ...]] = {}
+    tiles = {p.config: p for p in programs if isinstance(p.config, WgmmaConfig)}
+    for config, served in merge_alike(tiles).items():
+        merged[Program(config.name(isa), config)] = tuple(tiles[each] for each in served)
+    others = {p: (p,) for p in programs if p.config not in tiles}
+    return merged | others
 
 
 def recorded_names(program: Program, isa: str) -> tuple[str, ...]:
