@@ -7,8 +7,8 @@ registers, the depth of the ring (``WgmmaConfig.problems``). What is worth tryin
 - tiles come in steps of 8 along one axis, so that some tile fills every multiprocessor exactly;
 - in ping-pong one warpgroup stores while the other multiplies, which pays for short reductions;
 - two or three small blocks on a multiprocessor hide each other's latencies;
-- blocks that share loads by multicast pay where tiles fetch as fast as the second-level cache gives,
-  which most products of one wave do: clusters are of two to eight blocks, along either axis;
+- blocks that share loads by multicast pay where tiles fetch as fast as the second-level cache
+  gives, as in most products of one wave: clusters are of two to eight blocks, along either axis;
 - a cut reduction pays for small outputs, and large tiles fetch less of long ones;
 - short products are over sooner without tensor maps and rings (``direct``).
 """

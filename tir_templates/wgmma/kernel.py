@@ -119,7 +119,9 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
             if c.flexible
             else T.truncdiv(q_extent + c.columns * c.cluster_q - 1, c.columns * c.cluster_q)
         )
-        smem = T.alloc_buffer((min(c.shared_bytes, MAX_BLOCK_BYTES),), "uint8", scope="shared.dyn", align=1024)
+        smem = T.alloc_buffer(
+            (min(c.shared_bytes, MAX_BLOCK_BYTES),), "uint8", scope="shared.dyn", align=1024
+        )
         full = T.decl_buffer((c.slots,), "uint64", data=smem.data, scope="shared.dyn")
         empty = T.decl_buffer(
             (c.slots,), "uint64", data=smem.data, byte_offset=c.empty_offset, scope="shared.dyn"

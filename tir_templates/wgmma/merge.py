@@ -1,9 +1,9 @@
 """One program for several tiles: what they differ in becomes arguments of the launch.
 
-Tiles of the same rows of the tensor cores, that divide the work among warps and blocks alike, differ
-in their columns. A program holds a main loop for each number of columns, so that one micro-kernel
-fills the GPU exactly at many more shapes. It costs a launch 0.05 to 0.3 µs. How blocks share loads
-is not such an argument: it cost up to 0.09 µs in every step.
+Tiles of the same rows of the tensor cores, that divide the work among warps and blocks alike,
+differ in their columns. A program holds a main loop for each number of columns, so that one
+micro-kernel fills the GPU exactly at many more shapes. It costs a launch 0.05 to 0.3 µs. How blocks
+share loads is not such an argument: it cost up to 0.09 µs in every step.
 """
 
 from __future__ import annotations

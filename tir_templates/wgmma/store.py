@@ -41,9 +41,7 @@ def _store_rows(c: WgmmaConfig):
             for pair in T.unroll(width // (2 * _MATRIX)):
                 if chunk * width + pair * 16 + 16 <= c.columns:
                     for r in T.unroll(4):
-                        first: T.let = (
-                            block * per_block + chunk * (width // 2) + pair * 8 + r * 2
-                        )
+                        first: T.let = block * per_block + chunk * (width // 2) + pair * 8 + r * 2
                         T.ptx[convert](packed[r], sums[first + 1], sums[first])
                     T.ptx["stmatrix.sync.aligned.m8n8.x4.shared.b16"](
                         staged.ptr_to(
@@ -113,9 +111,7 @@ def _store_swapped(c: WgmmaConfig):
             for group in T.unroll(height // _MATRIX):
                 if chunk * height + group * 8 + 8 <= c.columns:
                     for r in T.unroll(2):
-                        first: T.let = (
-                            block * per_block + chunk * (height // 2) + group * 4 + r * 2
-                        )
+                        first: T.let = block * per_block + chunk * (height // 2) + group * 4 + r * 2
                         T.ptx[convert](packed[r], sums[first + 1], sums[first])
                     T.ptx["stmatrix.sync.aligned.m8n8.x2.trans.shared.b16"](
                         staged.ptr_to(
