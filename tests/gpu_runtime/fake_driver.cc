@@ -6,7 +6,8 @@
 // b_skip, b_n), "residue" (maps of each, as many as 16 bytes have items and at most 8, a_skip, a_m,
 // b_skip, b_n), "strided" and "gemv" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k); then all of them
 // (c, m, n, k, ldc, vector_c, grid), and those with "split" (workspace, counters, cluster, slices),
-// but "gemv" of many items (cluster).
+// but "gemv" of many items (cluster). "columns" is like "tma", but for (columns, q_groups) at the
+// end: how wide its tiles are along y, at most as its image says, and how many clusters lie there.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -140,7 +141,17 @@ struct Kernel {
   const Type *item = nullptr, *output = nullptr;
   int shared_bytes = 0;
 
-  bool LoadsItems() const { return symbol != "tma" && symbol != "residue"; }
+  bool ByMap() const { return symbol == "tma" || symbol == "columns"; }
+  bool LoadsItems() const { return !ByMap() && symbol != "residue"; }
+  // Takes the columns of a launch's tiles; whether they and the clusters along them are possible.
+  bool TakeColumns(int columns, int q_groups, int m, int n) {
+    int& widest = swapped != 0 ? um : un;
+    if (columns < 8 || columns > widest) return false;
+    widest = columns;
+    box_y = columns / cluster_p;
+    const int extent = swapped != 0 ? m : n, group = columns * cluster_q;
+    return q_groups == (extent + group - 1) / group;
+  }
   bool TakesRows() const { return symbol == "async" || symbol == "direct"; }
   bool AddsUpInClustersOnly() const { return symbol == "gemv" && um * un > 8; }
   int Step() const { return 128 / item->bytes; }
@@ -181,7 +192,7 @@ struct Operand {
 struct Call {
   Operand x, y;
   void* c;
-  int m, n, k, ldc, vector_c, grid, cluster = 1, slices = 1;
+  int m, n, k, ldc, vector_c, grid, cluster = 1, slices = 1, columns = 0, q_groups = 0;
   void* workspace = nullptr;
   int* counters = nullptr;
 };
@@ -242,6 +253,9 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
     call.counters = reader.Next<int*>();
     call.cluster = reader.Next<int>();
     call.slices = reader.Next<int>();
+  } else if (kernel.symbol == "columns") {
+    call.columns = reader.Next<int>();
+    call.q_groups = reader.Next<int>();
   }
   if (kernel.LoadsItems()) {
     a.lines = call.m;
@@ -366,7 +380,7 @@ int cuModuleLoadData(void** module, const void* image) {
 int cuModuleGetFunction(void** function, void* module, const char* name) {
   auto* kernel = static_cast<Kernel*>(module);
   kernel->symbol = name;
-  const std::string known[] = {"tma", "residue", "async", "direct", "gemv", "strided"};
+  const std::string known[] = {"tma", "residue", "async", "direct", "gemv", "strided", "columns"};
   if (std::find(std::begin(known), std::end(known), kernel->symbol) == std::end(known)) {
     return 500;
   }
@@ -395,16 +409,20 @@ int cuTensorMapEncodeTiled(Map* map, int type, uint32_t rank, void* address, con
   return 0;
 }
 int cuLaunchKernelEx(const Config* config, void* function, void** arguments, void**) {
-  const auto& kernel = *static_cast<Kernel*>(function);
+  Kernel kernel = *static_cast<Kernel*>(function);
   unsigned cluster = 1, overlap = 0;
   for (unsigned i = 0; i < config->num_attributes; ++i) {
     if (config->attributes[i].id == 4) cluster = config->attributes[i].value[0];
     if (config->attributes[i].id == 6) overlap = config->attributes[i].value[0];
   }
   const Call call = ReadCall(kernel, arguments);
+  if (kernel.symbol == "columns" &&
+      !kernel.TakeColumns(call.columns, call.q_groups, call.m, call.n)) {
+    return kInvalidValue;
+  }
   const unsigned expected = kernel.cluster_p * kernel.cluster_q * call.cluster;
   // Overlapped launches may keep neighbours together that share nothing.
-  const bool may_be_kept = overlap != 0 && kernel.symbol == "tma" && kernel.split == 0;
+  const bool may_be_kept = overlap != 0 && kernel.ByMap() && kernel.split == 0;
   const bool kept = may_be_kept && expected == 1 && (cluster == 2 || cluster == 4);
   if ((cluster != expected && !kept) || config->grid[0] == 0 || config->grid[0] % cluster != 0 ||
       config->grid[0] != static_cast<unsigned>(call.grid) ||

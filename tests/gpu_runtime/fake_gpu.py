@@ -195,6 +195,23 @@ def played(entry, types=("float16", "float16")):
     return entry | running, image.encode() + b"\0"
 
 
+def widths(*tiles, **options):
+    """Return kernels that one compiled function stands behind: its columns are an argument."""
+    kernels = [kernel(um, un, **options)[0] for um, un in tiles]
+    um, un = map(max, zip(*tiles, strict=True))
+    widest, image = kernel(um, un, **options)
+    shared = {
+        "symbol": "columns",
+        "cubin": f"{widest['name']}_columns.cubin",
+        "params": [*widest["params"], "columns", "q_groups"],
+    }
+    # The last one needs the least.
+    return [
+        (entry | shared | {"smem_bytes": 65536 - 1024 * number}, image)
+        for number, entry in enumerate(kernels)
+    ]
+
+
 def artifact(*kernels, **changes):
     """Return a manifest as JSON and the code of its kernels."""
     manifest = {

@@ -18,6 +18,8 @@ KERNELS = (
     fake_gpu.kernel(16, 64, swapped=True),
     fake_gpu.kernel(64, 32, cluster=(2, 1)),
     fake_gpu.kernel(64, 128, cluster=(1, 2), swapped=True),
+    *fake_gpu.widths((64, 24), (64, 40)),
+    *fake_gpu.widths((8, 64), (24, 64), swapped=True, cluster=(2, 1)),
     fake_gpu.kernel(64, 24, split=True),
     fake_gpu.kernel(64, 32, loads="residue", split=True),
     fake_gpu.kernel(16, 64, loads="residue", split=True, swapped=True),
