@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import Future
 
 import pytest
 
@@ -10,6 +11,7 @@ from moonpoly import _ffi_api, planning
 from moonpoly.autotune.costs import load_costs
 from moonpoly.autotune.export import candidates_of
 from moonpoly.autotune.gpu import derive as deriving
+from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.autotune.gpu.derive import derive, spilled
 from moonpoly.autotune.gpu.export import costs_of, program_of
 from moonpoly.autotune.gpu.outline import planning_manifest
@@ -19,6 +21,7 @@ from moonpoly.autotune.sources import Sources, current_sources, installed_source
 from moonpoly.error import TuneError
 from moonpoly.target import Target
 from moonpoly.tir_templates.direct.config import DirectConfig
+from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.workload import Workload
 
 from .conftest import TARGET
@@ -61,6 +64,25 @@ def test_what_spills_is_found_by_compiling():
     )
     programs = [Program(config.name("sm90a"), config) for config in (small, large)]
     assert spilled(TARGET, programs) == {large.name("sm90a")}
+
+
+def test_the_widest_tile_of_a_function_that_spills_is_left_out(monkeypatch):
+    configs = [WgmmaConfig(64, un, 4) for un in (32, 64, 96)]
+    programs = [Program(config.name("sm90a"), config) for config in configs]
+    tried = []
+
+    class Pool:
+        def submit(self, _, program, target):
+            tried.append(program)
+            spills = any(width > 64 for width in program.config.widths or (program.config.un,))
+            future = Future()
+            future.set_result((Kernel(program, "", (), 0, 8 * spills), b""))
+            return future
+
+    monkeypatch.setattr(deriving, "compile_pool", Pool)
+    assert spilled(TARGET, programs) == {configs[2].name("sm90a")}
+    # The function of all three, then that of two.
+    assert [len(program.config.widths) for program in tried] == [3, 2]
 
 
 def test_nothing_is_derived_for_a_processor():

@@ -15,7 +15,7 @@ from typing import Any
 from moonpoly.autotune.candidates import candidates, space_of
 from moonpoly.autotune.costs import load_costs, save_costs
 from moonpoly.autotune.gpu.compile import compiler_path
-from moonpoly.autotune.gpu.program import Program, program_of_trace
+from moonpoly.autotune.gpu.program import Program, merge_programs, program_of_trace
 from moonpoly.autotune.gpu.search import compile_pool, compiled
 from moonpoly.autotune.progress import progress
 from moonpoly.autotune.records import TuningRecord, load_records, save_records
@@ -81,15 +81,32 @@ def translated(
 
 
 def spilled(target: Target, programs: Sequence[Program]) -> set[str]:
-    """Compile programs; return the names of those whose registers don't hold what they need."""
+    """Compile programs; return the names of those whose registers don't hold what they need.
+
+    Of several that one function serves, the widest go until the others fit.
+    """
     compiler_path()
-    pool = compile_pool()
-    futures = [pool.submit(compiled, program, target) for program in programs]
-    with progress() as bar:
-        kernels = [
-            future.result()[0] for future in bar.track(futures, description=f"for {target.name}")
-        ]
-    return {kernel.program.name for kernel in kernels if kernel.spilled_bytes}
+    pool, isa = compile_pool(), space_of(target).facts.isa
+    left, bytes_of = list(programs), dict[Program, int]()
+    while True:
+        served = merge_programs(left, isa)
+        new = [program for program in served if program not in bytes_of]
+        futures = [pool.submit(compiled, program, target) for program in new]
+        with progress() as bar:
+            for future in bar.track(futures, description=f"for {target.name}"):
+                kernel, _ = future.result()
+                bytes_of[kernel.program] = kernel.spilled_bytes
+        spilling = [program for program in served if bytes_of[program]]
+        if not spilling:
+            return {program.name for program in programs} - {program.name for program in left}
+        for program in spilling:
+            widest = max(map(_width, served[program]))
+            left = [p for p in left if p not in served[program] or _width(p) < widest]
+
+
+def _width(program: Program) -> int:
+    """Return how much of a register file a program of its kind takes, to compare."""
+    return program.config.um * program.config.un
 
 
 def _by_bytes(grid: dict[str, Any], like: Workload, workload: Workload) -> dict[str, Any]:
