@@ -7,16 +7,10 @@ from tvm.script import tirx as T
 
 from ..items import ROW_BYTES
 from .barriers import await_cluster, meet
-from .config import (
-    BARRIER_CONSUMERS,
-    BARRIER_READY,
-    CONSUMER_REGISTERS,
-    STAGED_PITCH,
-    WGMMA_ROWS,
-    WgmmaConfig,
-)
+from .config import BARRIER_CONSUMERS, BARRIER_READY, CONSUMER_REGISTERS, WgmmaConfig
 from .multiply import fence, multiply, release
 from .reduce import stage_sums
+from .shared_memory import STAGED_PITCH, WGMMA_ROWS
 from .store import store
 from .walk import next_tile
 

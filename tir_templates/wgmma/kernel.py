@@ -8,10 +8,11 @@ from tvm.script import tirx as T
 from ..items import ROW_BYTES
 from .barriers import make_barriers
 from .block import Block, Operand
-from .config import MAX_BLOCK_BYTES, WgmmaConfig
+from .config import WgmmaConfig
 from .consume import consumer, finish
 from .produce import producer
 from .reduce import reduce
+from .shared_memory import MAX_BLOCK_BYTES
 from .walk import first_tile
 
 

@@ -17,7 +17,8 @@ from tvm.script import tirx as T
 from ..items import ALIGNED_BYTES, ROW_BYTES
 from ..shift import shift_words
 from .block import next_slot
-from .config import RAW_ROW_BYTES, WgmmaConfig
+from .config import WgmmaConfig
+from .shared_memory import RAW_ROW_BYTES
 
 _COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes"
 

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .config import MAX_BLOCK_BYTES, RESERVED_BYTES, SHARED_BYTES, WgmmaConfig
+from .config import WgmmaConfig
+from .shared_memory import MAX_BLOCK_BYTES, RESERVED_BYTES, SHARED_BYTES
 
 
 @dataclass(frozen=True)

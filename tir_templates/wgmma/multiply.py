@@ -6,7 +6,8 @@ from tvm.script import tirx as T
 
 from ..items import ROW_BYTES
 from .block import next_slot
-from .config import WGMMA_ROWS, WgmmaConfig
+from .config import WgmmaConfig
+from .shared_memory import WGMMA_ROWS
 
 # Descriptors count in units of 16 bytes; one instruction takes 32 bytes of k.
 _UNIT = 16

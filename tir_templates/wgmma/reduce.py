@@ -10,7 +10,8 @@ from tvm.script import tirx as T
 
 from ..slices import arrive_last, sums_of
 from .block import thread_again
-from .config import BARRIER_CONSUMERS, WARPGROUP, WGMMA_ROWS, WgmmaConfig
+from .config import BARRIER_CONSUMERS, WARPGROUP, WgmmaConfig
+from .shared_memory import WGMMA_ROWS
 
 # How instructions that move sums name their type.
 _WORDS = {"float32": "f32", "uint32": "u32"}

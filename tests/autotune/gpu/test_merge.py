@@ -9,8 +9,9 @@ from moonpoly.autotune.gpu import compile as compiler
 from moonpoly.autotune.gpu import export as gpu_export
 from moonpoly.autotune.gpu.program import Program, merge_programs
 from moonpoly.target import Target
-from moonpoly.tir_templates.wgmma.config import MAX_BLOCK_BYTES, WgmmaConfig
+from moonpoly.tir_templates.wgmma.config import WgmmaConfig
 from moonpoly.tir_templates.wgmma.merge import alike, merge, merge_alike, ring_of
+from moonpoly.tir_templates.wgmma.shared_memory import MAX_BLOCK_BYTES
 
 TARGET = Target.parse("cuda-sm90a")
 NARROW = WgmmaConfig(24, 128, 10, consumers=2, swapped=True)

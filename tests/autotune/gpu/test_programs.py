@@ -12,7 +12,8 @@ from moonpoly.autotune.search import trace_json
 from moonpoly.error import TargetError
 from moonpoly.schedules.cuda import SM90A, configs
 from moonpoly.tir_templates.items import deepest_ring
-from moonpoly.tir_templates.wgmma.config import MAX_BLOCK_BYTES, WgmmaConfig
+from moonpoly.tir_templates.wgmma.config import WgmmaConfig
+from moonpoly.tir_templates.wgmma.shared_memory import MAX_BLOCK_BYTES
 
 ALL = [config for tile in SM90A.tiles for config in configs(tile)]
 # What kernels take that add up several slices.

@@ -12,7 +12,8 @@ from moonpoly.autotune.gpu.program import Program, program_of_trace, recorded_na
 from moonpoly.autotune.search import trace_json
 from moonpoly.schedules.cuda import SM90A, configs
 from moonpoly.tir_templates.items import ITEMS
-from moonpoly.tir_templates.wgmma.config import MAX_BLOCK_BYTES, WgmmaConfig
+from moonpoly.tir_templates.wgmma.config import WgmmaConfig
+from moonpoly.tir_templates.wgmma.shared_memory import MAX_BLOCK_BYTES
 from moonpoly.workload import Workload
 
 from .conftest import PAIRS, TARGET, types_of
