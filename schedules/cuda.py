@@ -8,7 +8,7 @@ registers, the depth of the ring (``WgmmaConfig.problems``). What is worth tryin
 - in ping-pong one warpgroup stores while the other multiplies, which pays for short reductions;
 - two or three small blocks on a multiprocessor hide each other's latencies;
 - blocks that share loads by multicast pay where tiles fetch as fast as the second-level cache
-  gives, as in most products of one wave: clusters are of two to eight blocks, along either axis;
+  gives, as in most products of one wave: clusters are of two or four blocks, along either axis;
 - a cut reduction pays for small outputs, and large tiles fetch less of long ones;
 - short products are over sooner without tensor maps and rings (``direct``).
 """
@@ -67,7 +67,7 @@ _DEEPEST = 12
 _SHALLOWEST = 3
 _MAX_BLOCKS = 4
 # Blocks of a cluster that share loads, along p and along q.
-_CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (2, 2), (1, 4), (4, 2), (2, 4))
+_CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1), (2, 2))
 # Tiles with more rows share loads by pairs only: of larger clusters too few fit.
 _MOST_SHARED_ROWS = 128
 
@@ -131,7 +131,7 @@ def _most_sharing(rows: int, *, whole: bool) -> int:
     """Return how many blocks may share loads."""
     if not whole:
         return 1
-    return 8 if rows <= _MOST_SHARED_ROWS else 2
+    return 4 if rows <= _MOST_SHARED_ROWS else 2
 
 
 def _vectors(tile: Tile, dtype: str) -> Iterator[GemvConfig]:

@@ -39,6 +39,8 @@ from moonpoly.workload import Workload
 
 # Of a space of some sixty schedules for each tile.
 TRIALS = 40
+# On a GPU of up to thirty, each compiled by nvcc for seconds: a whole run is to take ten minutes.
+GPU_TRIALS = 5
 MAX_KERNELS = 40
 _REFINED = 5
 _SAMPLE_MS = 2.0
@@ -68,7 +70,7 @@ def tune(
     target: Target,
     workload: Workload,
     *,
-    trials: int = TRIALS,
+    trials: int | None = None,
     tiles: Sequence[Candidate] | None = None,
     work_dir: Path | None = None,
     output: Sources | None = None,
@@ -84,7 +86,7 @@ def tune(
     workload
         Operator and dtype.
     trials
-        Schedules measured for each tile.
+        Schedules measured for each tile; 40, or 5 on a GPU, if None.
     tiles
         The candidates; the target's whole search space if None.
     work_dir
@@ -107,6 +109,7 @@ def tune(
     if work_dir is None:
         work_dir = cache_dir() / "tune" / target.name / workload.key
     sources = output or own_sources(target, workload)
+    trials = trials or (GPU_TRIALS if target.is_gpu else TRIALS)
     if target.is_gpu:
         records, loss = tune_gpu(target, chosen, trials, work_dir, sources)
         return TuneResult(sources, records, loss)

@@ -41,7 +41,6 @@ def tune(
 ) -> None:
     """Search micro-kernels for a target, without knowing any shape."""
     from moonpoly.autotune.sources import own_sources
-    from moonpoly.autotune.tune import TRIALS
     from moonpoly.autotune.tune import tune as search
 
     resolved, workload = Target.parse(target), Workload(op, dtype)
@@ -51,7 +50,7 @@ def tune(
         sources = own_sources(resolved, workload)
         derive(resolved, workload, Workload(op, like), sources)
     else:
-        sources = search(resolved, workload, trials=trials or TRIALS, work_dir=work_dir).sources
+        sources = search(resolved, workload, trials=trials, work_dir=work_dir).sources
     console.print(f"records: {sources.records}")
     console.print(f"task costs: {sources.costs}")
 
