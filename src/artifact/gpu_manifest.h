@@ -66,6 +66,8 @@ enum class GpuParam : uint8_t {
   kBK,
 };
 constexpr size_t kMaxGpuParams = 48;
+/*! \brief Throws ValueError, naming `where`, unless `name` is what a tile program calls one. */
+GpuParam ParseGpuParam(const std::string& name, const std::string& where);
 /*! \brief Numbers that a kernel's correction consists of, see GpuLaunchTerms. */
 constexpr size_t kGpuCorrectionTerms = 269;
 /*!
