@@ -52,16 +52,10 @@ class GpuCostGrid {
   size_t num_loads() const { return static_cast<size_t>(num_loads_); }
 
   /*! \brief Microseconds of a launch of the fewest tiles that the table tells of. */
-  float TaskUs(const float* table, Depth depth) const {
-    const float* low = table + depth.index * num_loads_;
-    return low[0] + (low[num_loads_] - low[0]) * depth.at;
-  }
+  float TaskUs(const float* table, Depth depth) const { return RowOf(table, depth)[0]; }
 
   /*! \brief Microseconds of a launch that fills the GPU once. */
-  float WaveUs(const float* table, Depth depth) const {
-    const float* low = table + depth.index * num_loads_ + whole_;
-    return low[0] + (low[num_loads_] - low[0]) * depth.at;
-  }
+  float WaveUs(const float* table, Depth depth) const { return RowOf(table, depth)[whole_]; }
 
   size_t table_size() const { return k_.size() * num_loads_; }
 
@@ -79,6 +73,11 @@ class GpuCostGrid {
 
     float operator[](int32_t i) const { return low[i] + (high[i] - low[i]) * at; }
   };
+
+  Row RowOf(const float* table, Depth depth) const {
+    const float* low = table + depth.index * num_loads_;
+    return {low, low + num_loads_, depth.at};
+  }
 
   // Linear between the points of the load axis, within a wave and in whole waves.
   float WithinWave(const Row& row, float load) const;
@@ -119,8 +118,7 @@ inline float GpuCostGrid::WholeWaves(const Row& row, float waves) const {
 
 inline float GpuCostGrid::LaunchUs(const float* table, Depth depth, float waves,
                                    float launch_us) const {
-  const float* low = table + depth.index * num_loads_;
-  const Row row{low, low + num_loads_, depth.at};
+  const Row row = RowOf(table, depth);
   if (waves <= 1.0f) return WithinWave(row, waves);
   const float full = static_cast<float>(static_cast<int32_t>(waves)), rest = waves - full;
   const float before = WholeWaves(row, full);

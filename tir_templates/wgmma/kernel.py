@@ -120,6 +120,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
             if c.flexible
             else T.truncdiv(q_extent + c.columns * c.cluster_q - 1, c.columns * c.cluster_q)
         )
+        # Of several widths the narrowest sets the slots: as many of the widest may not fit.
         smem = T.alloc_buffer(
             (min(c.shared_bytes, MAX_BLOCK_BYTES),), "uint8", scope="shared.dyn", align=1024
         )

@@ -74,6 +74,6 @@ def merge_alike(tiles: Iterable[WgmmaConfig]) -> dict[WgmmaConfig, tuple[WgmmaCo
 def ring_of(program: WgmmaConfig, tile: WgmmaConfig) -> Ring:
     """Return the shared memory of a tile in a program that it shares with others."""
     base, slot = program.arrival_offset, tile.arrival_bytes
-    sums = tile.ring_offset + tile.sum_bytes if tile.split else 0
     room = min(MAX_BLOCK_BYTES, SHARED_BYTES // tile.blocks - RESERVED_BYTES)
-    return Ring(base, slot, max(base + slot, sums), min(tile.stages, (room - base) // slot))
+    slots = min(tile.stages, (room - base) // slot)
+    return Ring(base, slot, max(base + slot, tile.least_bytes), slots)
