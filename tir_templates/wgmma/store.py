@@ -23,8 +23,17 @@ def store(c: WgmmaConfig):
     return _store_swapped(c) if c.swapped else _store_rows(c)
 
 
-def _convert(c: WgmmaConfig) -> str:
-    return {"float16": "cvt.rn.f16x2.f32", "bfloat16": "cvt.rn.bf16x2.f32"}[c.out_dtype]
+def _pack(c: WgmmaConfig):
+    """Return an inline that rounds pairs of ``sums`` from ``start`` on to ``count`` registers."""
+    convert = {"float16": "cvt.rn.f16x2.f32", "bfloat16": "cvt.rn.bf16x2.f32"}[c.out_dtype]
+
+    @T.inline
+    def pack(packed, sums, start, count):
+        for r in T.unroll(count):
+            first: T.let = start + r * 2
+            T.ptx[convert](packed[r], sums[first + 1], sums[first])
+
+    return pack
 
 
 def _store_rows(c: WgmmaConfig):
@@ -33,7 +42,7 @@ def _store_rows(c: WgmmaConfig):
     chunks = -(-c.columns // width)
     blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
     per_block = c.columns // 2
-    convert = _convert(c)
+    pack = _pack(c)
 
     def store_chunk(chunk):
         @T.inline
@@ -42,9 +51,7 @@ def _store_rows(c: WgmmaConfig):
             T.cuda.warp_sync()
             for pair in T.unroll(width // (2 * _MATRIX)):
                 if chunk * width + pair * 16 + 16 <= c.columns:
-                    for r in T.unroll(4):
-                        first: T.let = block * per_block + chunk * (width // 2) + pair * 8 + r * 2
-                        T.ptx[convert](packed[r], sums[first + 1], sums[first])
+                    pack(packed, sums, block * per_block + chunk * (width // 2) + pair * 8, 4)
                     T.ptx["stmatrix.sync.aligned.m8n8.x4.shared.b16"](
                         staged.ptr_to(
                             [own + T.truncmod(lane, 16), pair * 16 + T.truncdiv(lane, 16) * 8]
@@ -55,9 +62,7 @@ def _store_rows(c: WgmmaConfig):
                         packed[3],
                     )
             if c.columns % 16 != 0 and chunk == chunks - 1:
-                for r in T.unroll(2):
-                    first: T.let = block * per_block + per_block - 4 + r * 2
-                    T.ptx[convert](packed[r], sums[first + 1], sums[first])
+                pack(packed, sums, block * per_block + per_block - 4, 2)
                 T.ptx["stmatrix.sync.aligned.m8n8.x2.shared.b16"](
                     staged.ptr_to(
                         [own + T.truncmod(lane, 16), c.columns - 8 - (chunks - 1) * width]
@@ -104,7 +109,7 @@ def _store_swapped(c: WgmmaConfig):
     chunks = -(-c.columns // height)
     blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
     per_block = c.columns // 2
-    convert = _convert(c)
+    pack = _pack(c)
 
     def store_chunk(chunk):
         @T.inline
@@ -112,9 +117,7 @@ def _store_swapped(c: WgmmaConfig):
             T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
             for group in T.unroll(height // _MATRIX):
                 if chunk * height + group * 8 + 8 <= c.columns:
-                    for r in T.unroll(2):
-                        first: T.let = block * per_block + chunk * (height // 2) + group * 4 + r * 2
-                        T.ptx[convert](packed[r], sums[first + 1], sums[first])
+                    pack(packed, sums, block * per_block + chunk * (height // 2) + group * 4, 2)
                     T.ptx["stmatrix.sync.aligned.m8n8.x2.trans.shared.b16"](
                         staged.ptr_to(
                             [
