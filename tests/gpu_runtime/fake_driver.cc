@@ -7,7 +7,8 @@
 // b_skip, b_n), "strided" and "gemv" (a, a_skip, a_m, a_k, b, b_skip, b_n, b_k); then all of them
 // (c, m, n, k, ldc, vector_c, grid), and those with "split" (workspace, counters, cluster, slices),
 // but "gemv" of many items (cluster). "columns" is like "tma", but for (columns, q_groups) at the
-// end: how wide its tiles are along y, at most as its image says, and how many clusters lie there.
+// very end: how wide its tiles are along y, at most as its image says, and how many clusters lie
+// there.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -253,7 +254,8 @@ Call ReadCall(const Kernel& kernel, void** arguments) {
     call.counters = reader.Next<int*>();
     call.cluster = reader.Next<int>();
     call.slices = reader.Next<int>();
-  } else if (kernel.symbol == "columns") {
+  }
+  if (kernel.symbol == "columns") {
     call.columns = reader.Next<int>();
     call.q_groups = reader.Next<int>();
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -13,6 +14,8 @@ from tolerances import OPERATOR_REL, rounded_operator_error
 
 from moonpoly import _ffi_api
 
+# Split tilings that one compiled function stands behind.
+SPLIT_TILINGS = fake_gpu.widths((40, 64), (16, 64), swapped=True, split=True)
 KERNELS = (
     fake_gpu.kernel(64, 32),
     fake_gpu.kernel(16, 64, swapped=True),
@@ -20,6 +23,7 @@ KERNELS = (
     fake_gpu.kernel(64, 128, cluster=(1, 2), swapped=True),
     *fake_gpu.widths((64, 24), (64, 40)),
     *fake_gpu.widths((8, 64), (24, 64), swapped=True, cluster=(2, 1)),
+    *SPLIT_TILINGS,
     fake_gpu.kernel(64, 24, split=True),
     fake_gpu.kernel(64, 32, loads="residue", split=True),
     fake_gpu.kernel(16, 64, loads="residue", split=True, swapped=True),
@@ -131,6 +135,50 @@ def test_a_reduction_is_shared_by_clusters_and_slices(kernels, fake_driver, rng)
     # 11 steps of the reduction: no more parts than that.
     assert {(1, 2), (2, 1), (8, 1), (1, 11), (4, 2), (2, 5)} <= set(splits)
     assert max(cluster * slices for cluster, slices in splits) == 11
+
+
+@pytest.mark.parametrize(
+    "shape", [(41, 130, 1030), (1, 65, 1100), (17, 63, 712), (80, 1, 520)], ids=str
+)
+def test_split_tilings_of_one_program_share_reductions(kernels, rng, shape):
+    m, n, k = shape
+    a, b, c, guarded = operands(rng, *shape)
+    names = {entry["name"] for entry, _ in SPLIT_TILINGS}
+    ways = set()
+    for text in _ffi_api.gpu_enumerate_plans(kernels, m, n, k):
+        region = json.loads(text)["regions"][0]
+        if region["kernel"] in names:
+            guarded[...] = np.nan
+            run(kernels, a, b, c, text)
+            close_to(c, a, b)
+            assert np.isnan(guarded[:, n:]).all()
+            ways.add((region["kernel"], region["cluster"] > 1, region["slices"] > 1))
+    assert ways == set(itertools.product(names, (False, True), (False, True)))
+
+
+def test_a_split_tiling_has_memory_for_its_own_partial_sums(fake_driver, rng):
+    least_bytes = [1024 + 40 * 68 * 4, 1024 + 16 * 68 * 4]
+    rings = [
+        {"base_bytes": 1024, "slot_bytes": 2048, "least_bytes": least, "slots": 20}
+        for least in least_bytes
+    ]
+    tilings = [
+        (entry | {"ring": ring}, image)
+        for (entry, image), ring in zip(SPLIT_TILINGS, rings, strict=True)
+    ]
+    ready = _ffi_api.GpuKernelSet(*fake_gpu.artifact(*tilings))
+    a, b, c, _ = operands(rng, 40, 64, 512)
+    for (entry, _), least in zip(tilings, least_bytes, strict=True):
+        for text in _ffi_api.gpu_enumerate_plans(ready, 40, 64, 512):
+            region = json.loads(text)["regions"][0]
+            if region["kernel"] == entry["name"]:
+                fake_driver.fake_log()
+                run(ready, a, b, c, text)
+                close_to(c, a, b)
+                # Of eight steps a part has some; sums lie where its slots were.
+                slots = -(-8 // (region["cluster"] * region["slices"]))
+                expected = max(1024 + slots * 2048, least)
+                assert f"shared={expected} " in fake_driver.fake_log().decode()
 
 
 @pytest.mark.parametrize("shape", [(70, 66, 37), (2, 5, 1), (9, 130, 200), (64, 32, 129)], ids=str)

@@ -26,8 +26,8 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("compute-sanitizer") is None, reason="needs compute-sanitizer"),
 ]
 CHILD = Path(__file__).with_name("every_kernel.py")
-# racecheck does not end on kernels whose clusters share loads by multicast (docs/gpu.md says what
-# was tried); the other tools watch them.
+# racecheck does not end on kernels whose clusters share loads by multicast (docs/gpu_results.md
+# says what was tried); the other tools watch them.
 OPTIONS = {"memcheck": [], "racecheck": ["--no-multicast"], "synccheck": []}
 FOUND = 9
 LIMIT_S = 300

@@ -9,7 +9,7 @@ from ..items import ROW_BYTES
 from .barriers import await_cluster, meet
 from .config import BARRIER_CONSUMERS, BARRIER_READY, CONSUMER_REGISTERS, WgmmaConfig
 from .multiply import fence, multiply, release
-from .reduce import stage_sums
+from .partial_sums import clear_sums, stage_sums
 from .shared_memory import STAGED_PITCH, WGMMA_ROWS
 from .store import store
 from .walk import next_tile
@@ -30,8 +30,9 @@ def consumer(c: WgmmaConfig):
             T.ptx["setmaxnreg.inc.sync.aligned.u32"](CONSUMER_REGISTERS[c.consumers])
         wg: T.let = b.warp // 4
         sums = T.alloc_local((c.accumulators,), c.item.sums)
-        last_slot = T.alloc_local([1], "int32")
-        last_slot[0] = 0
+        # The slot that was multiplied last, and how many are to be freed from there on.
+        last = T.alloc_local([2], "int32")
+        last[0] = 0
         p_first: T.uint64
         q_first: T.uint64
         T.cuda.wgmma.encode_matrix_descriptor(
@@ -45,30 +46,38 @@ def consumer(c: WgmmaConfig):
             T.ptx["barrier.cluster.arrive.relaxed.aligned"]()
         T.ptx.bar.sync(BARRIER_READY, c.threads)
         T.ptx.griddepcontrol.wait()
+        if c.cluster > 1:
+            # Before it tells its peers anything, they must be there.
+            T.ptx["barrier.cluster.wait.acquire.aligned"]()
         if c.split:
-            part(b, p_descriptor, q_first, sums, last_slot, partial)
+            part(b, p_descriptor, q_first, sums, last, partial)
         else:
-            whole(b, p_descriptor, q_first, sums, last_slot, C, m, n, ldc, vector, wg)
+            whole(b, p_descriptor, q_first, sums, last, C, m, n, ldc, vector, wg)
 
     return consume
 
 
 def _part(c: WgmmaConfig):
     """One part of a reduction, of one tile."""
-    run, pin, stage = multiply(c), fence(c), stage_sums(c)
+    run, pin, stage, clear = multiply(c), fence(c), stage_sums(c), clear_sums(c)
     zero = tvm.tirx.const(0, c.item.sums)
 
     @T.inline
-    def part(b, p_descriptor, q_descriptor, sums, last_slot, partial):
-        # A part may have no steps at all.
-        for i in T.unroll(c.accumulators):
-            sums[i] = zero
-        run(b, p_descriptor, q_descriptor, sums, last_slot, b.tx % 128)
+    def part(b, p_descriptor, q_descriptor, sums, last, partial):
+        # A part may have no steps at all. Where loops are several, sums that are set before them
+        # would make the tensor cores wait for each instruction.
+        if not c.flexible:
+            for i in T.unroll(c.accumulators):
+                sums[i] = zero
+        run(b, p_descriptor, q_descriptor, sums, last, b.tx % 128)
         T.ptx.wgmma.wait_group.sync.aligned(0)
         pin(sums)
         # Every consumer is done with the ring, which the sums overwrite.
         T.ptx.bar.sync(BARRIER_CONSUMERS, c.consumer_threads)
-        stage(partial, sums)
+        if c.flexible and b.work[3] == 0:
+            clear(partial, b.columns, b.tx)
+        else:
+            stage(partial, sums, b.columns)
 
     return part
 
@@ -81,7 +90,7 @@ def _tiles(c: WgmmaConfig):
     tiles_at_once = 2 if c.pingpong else 1
 
     @T.inline
-    def tiles(b, p_descriptor, q_descriptor, sums, last_slot, C, m, n, ldc, vector, wg):
+    def tiles(b, p_descriptor, q_descriptor, sums, last, C, m, n, ldc, vector, wg):
         staged = T.decl_buffer(
             (c.consumers * WGMMA_ROWS, STAGED_PITCH),
             out,
@@ -92,9 +101,15 @@ def _tiles(c: WgmmaConfig):
         tid: T.let = b.tx % 128
         turn: T.int32 = 1 - wg
         slot: T.int32 = 0
+        if c.cluster > 1:
+            # Slots are filled once for each step of all tiles, and the last times never again.
+            count: T.let = T.truncdiv(b.tiles - b.work[0] + b.stride - 1, b.stride)
+            last[1] = count * b.work[3] - b.depth
         if c.pingpong:
             if wg == 1:
                 step_on(b, b.stride)
+                if c.cluster > 1:
+                    last[1] = last[1] - b.work[3]
             slot = wg * b.work[3]
             b.ring[0] = T.truncmod(slot, b.depth)
             b.ring[1] = T.truncmod(T.truncdiv(slot, b.depth), 2)
@@ -103,15 +118,17 @@ def _tiles(c: WgmmaConfig):
                 # The other consumer has issued the last products of its tile.
                 T.cuda.mbarrier_wait(b.order.ptr_to([wg]), turn)
                 turn = turn ^ 1
-            run(b, p_descriptor, q_descriptor, sums, last_slot, tid)
+            run(b, p_descriptor, q_descriptor, sums, last, tid)
             if c.pingpong:
                 if tid == 0:
                     T.ptx.mbarrier.arrive.shared.b64(b.order.ptr_to([1 - wg]), T.uint32(1))
             T.ptx.wgmma.wait_group.sync.aligned(0)
             pin(sums)
-            free(b.empty, last_slot[0], tid, b.rank[0])
+            free(b.empty, last, tid, b.rank[0])
             if c.pingpong:
                 slot = slot + c.consumers * b.work[3]
+                if c.cluster > 1:
+                    last[1] = last[1] - b.work[3]
                 b.ring[0] = T.truncmod(slot, b.depth)
                 b.ring[1] = T.truncmod(T.truncdiv(slot, b.depth), 2)
             else:
@@ -132,10 +149,6 @@ def finish(c: WgmmaConfig, add_up):
             if b.warp < c.consumers * 4:
                 add_up(b, partial, C, flag, workspace, counters, cluster, slices, m, n, ldc, vector)
             # A block's shared memory must live until its peers have read it.
-            await_cluster()
-        elif c.cluster > 1:
-            if b.warp < c.consumers * 4:
-                T.ptx["barrier.cluster.wait.acquire.aligned"]()
             await_cluster()
 
     return end

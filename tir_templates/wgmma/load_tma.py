@@ -12,10 +12,17 @@ _COPY = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::b
 _MULTICAST = _COPY + ".multicast::cluster"
 
 
+@T.inline
+def expect_first(b):
+    """Expect the bytes of the first slot, before they can be asked for."""
+    T.ptx.mbarrier.arrive.expect_tx.shared.b64(b.full.ptr_to([0]), T.cast(b.slot_bytes, "uint32"))
+
+
 def load_tma(c: WgmmaConfig):
     """Return an inline function that loads the steps of a block's tile, given the tensor maps.
 
-    Rows and steps outside of the operands arrive as zeros.
+    Rows and steps outside of the operands arrive as zeros. Where ``expected`` is not 0 the bytes of
+    the next slot are expected already, and it is set to 0.
     """
     p_share = c.rows // c.cluster_q
     # Blocks that get this block's share: those along q of the p operand, those along p of the q's.
@@ -23,13 +30,16 @@ def load_tma(c: WgmmaConfig):
     q_mask = (1 << c.cluster_p) - 1
 
     @T.inline
-    def load(b, p_map, q_map):
+    def load(b, expected, p_map, q_map):
         q_share: T.let = T.truncdiv(b.columns, c.cluster_p)
         for step in T.serial(b.work[3]):
-            T.cuda.mbarrier_wait(b.empty.ptr_to([b.ring[0]]), b.ring[1] ^ 1)
-            T.ptx.mbarrier.arrive.expect_tx.shared.b64(
-                b.full.ptr_to([b.ring[0]]), T.cast(b.slot_bytes, "uint32")
-            )
+            if expected[0] != 0:
+                expected[0] = 0
+            else:
+                T.cuda.mbarrier_wait(b.empty.ptr_to([b.ring[0]]), b.ring[1] ^ 1)
+                T.ptx.mbarrier.arrive.expect_tx.shared.b64(
+                    b.full.ptr_to([b.ring[0]]), T.cast(b.slot_bytes, "uint32")
+                )
             if c.cluster_q > 1:
                 T.ptx[_MULTICAST](
                     b.smem.ptr_to(

@@ -2,8 +2,11 @@
 
 Tiles of the same rows of the tensor cores, that divide the work among warps and blocks alike,
 differ in their columns. A program holds a main loop for each number of columns, so that one
-micro-kernel fills the GPU exactly at many more shapes. It costs a launch 0.05 to 0.3 µs. How blocks
-share loads is not such an argument: it cost up to 0.09 µs in every step.
+micro-kernel fills the GPU exactly at many more shapes. It costs a launch 0.02 to 0.09 µs. How
+blocks share loads is not such an argument: it cost up to 0.09 µs in every step.
+
+Where the reduction is cut, tiles are swapped: their columns are rows of C, and so of the partial
+sums, which then lie alike however many there are.
 """
 
 from __future__ import annotations
@@ -45,10 +48,11 @@ class Ring:
 
 def alike(tile: WgmmaConfig) -> tuple[Any, ...]:
     """Return what tiles of one program have in common; of others it is all that they are."""
-    if tile.split or tile.loads != "tma":
+    if tile.loads != "tma" or (tile.split and not tile.swapped):
         return (tile,)
-    kind = tile.rows, tile.swapped, tile.pingpong, tile.consumers, tile.blocks, tile.threads
-    return (*kind, tile.cluster_p, tile.cluster_q, tile.dtype, tile.out_dtype)
+    kind = tile.rows, tile.swapped, tile.split, tile.pingpong, tile.consumers
+    work = tile.blocks, tile.threads, tile.cluster_p, tile.cluster_q
+    return (*kind, *work, tile.dtype, tile.out_dtype)
 
 
 def merge(tiles: Sequence[WgmmaConfig]) -> WgmmaConfig:
@@ -76,4 +80,5 @@ def ring_of(program: WgmmaConfig, tile: WgmmaConfig) -> Ring:
     base, slot = program.arrival_offset, tile.arrival_bytes
     room = min(MAX_BLOCK_BYTES, SHARED_BYTES // tile.blocks - RESERVED_BYTES)
     slots = min(tile.stages, (room - base) // slot)
-    return Ring(base, slot, max(base + slot, tile.least_bytes), slots)
+    sums = tile.sum_bytes if tile.split else 0
+    return Ring(base, slot, max(base + slot, program.ring_offset + sums), slots)

@@ -36,16 +36,21 @@ def fence(c: WgmmaConfig):
 
 
 def release(c: WgmmaConfig):
-    """Return an inline function that tells the producers of a slot that it is free."""
+    """Return an inline function that tells the producers of a slot that it is free.
+
+    ``last`` is the slot and, where blocks of a cluster share loads, how many times it will still be
+    filled again by any of them: without need nobody is told, so that nobody tells a block that has
+    ended.
+    """
 
     @T.inline
-    def free(empty, slot, tid, rank):
+    def free(empty, last, tid, rank):
         if c.cluster == 1:
             if tid == 0:
-                T.ptx.mbarrier.arrive.shared.b64(empty.ptr_to([slot]), T.uint32(1))
+                T.ptx.mbarrier.arrive.shared.b64(empty.ptr_to([last[0]]), T.uint32(1))
         else:
             # Every block that wrote into this slot: those of its column and of its row.
-            if tid < c.cluster_p + c.cluster_q - 1:
+            if T.And(last[1] > 0, tid < c.cluster_p + c.cluster_q - 1):
                 row: T.let = T.truncdiv(rank, c.cluster_p)
                 peer: T.let = T.if_then_else(
                     tid < c.cluster_p,
@@ -56,10 +61,11 @@ def release(c: WgmmaConfig):
                 remote = T.alloc_local([1], "uint32")
                 T.ptx.mapa.shared__cluster.u32(
                     remote[0],
-                    T.cuda.cvta_generic_to_shared(empty.ptr_to([slot])),
+                    T.cuda.cvta_generic_to_shared(empty.ptr_to([last[0]])),
                     T.cast(peer, "uint32"),
                 )
                 T.ptx.mbarrier.arrive.shared__cluster.b64(remote[0])
+            last[1] = last[1] - 1
 
     return free
 
@@ -82,11 +88,11 @@ def _choose_columns(c: WgmmaConfig, widths: list[int]):
     first_wide = widths[half]
 
     @T.inline
-    def choose(b, p_descriptor, q_descriptor, sums, last_slot, tid):
+    def choose(b, p_descriptor, q_descriptor, sums, last, tid):
         if b.columns < first_wide:
-            narrow(b, p_descriptor, q_descriptor, sums, last_slot, tid)
+            narrow(b, p_descriptor, q_descriptor, sums, last, tid)
         else:
-            wide(b, p_descriptor, q_descriptor, sums, last_slot, tid)
+            wide(b, p_descriptor, q_descriptor, sums, last, tid)
 
     return choose
 
@@ -102,7 +108,7 @@ def _multiply_columns(c: WgmmaConfig, columns: int):
     pin, free = fence(c), release(c)
 
     @T.inline
-    def run(b, p_descriptor, q_descriptor, sums, last_slot, tid):
+    def run(b, p_descriptor, q_descriptor, sums, last, tid):
         for step in T.serial(b.work[3]):
             T.cuda.mbarrier_wait(b.full.ptr_to([b.ring[0]]), b.ring[1])
             pin(sums)
@@ -136,8 +142,8 @@ def _multiply_columns(c: WgmmaConfig, columns: int):
             pin(sums)
             T.ptx.wgmma.wait_group.sync.aligned(1)
             if step > 0:
-                free(b.empty, last_slot[0], tid, b.rank[0])
-            last_slot[0] = b.ring[0]
+                free(b.empty, last, tid, b.rank[0])
+            last[0] = b.ring[0]
             next_slot(b.ring, b.depth)
 
     return run

@@ -8,7 +8,7 @@ from .barriers import await_cluster
 from .config import BARRIER_LOADERS, BARRIER_READY, PRODUCER_REGISTERS, RESIDUE_COPIERS, WgmmaConfig
 from .load_residue import arrivals, copy_residues, place_residues
 from .load_strided import load_strided
-from .load_tma import load_tma
+from .load_tma import expect_first, load_tma
 from .walk import next_tile
 
 
@@ -19,21 +19,11 @@ def producer(c: WgmmaConfig):
     :class:`~.block.Operand`.
     """
     fill = {"tma": _by_maps, "residue": _by_residues, "strided": _by_loads}[c.loads](c)
-    loader = c.consumers * 4
-
-    def prefetch(maps):
-        for each in maps if c.loads != "strided" else ():
-            T.evaluate(T.ptx.prefetch.tensormap(T.address_of(each)))
 
     @T.inline
     def produce(b, p, q, k):
         if c.trades_registers:
             T.ptx["setmaxnreg.dec.sync.aligned.u32"](PRODUCER_REGISTERS)
-        if b.warp == loader and T.cuda.elect_sync() != T.uint32(0):
-            # What may overlap this kernel starts now: it waits before it touches memory.
-            T.ptx.griddepcontrol.launch_dependents()
-            prefetch(p.maps)
-            prefetch(q.maps)
         if c.loads != "tma":
             # Unlike the thread that made the barriers, these must be told that they exist.
             T.ptx.bar.sync(BARRIER_LOADERS, c.producer_threads)
@@ -43,10 +33,26 @@ def producer(c: WgmmaConfig):
         if c.cluster > 1:
             # No block may copy into another's ring before that one's barriers exist.
             await_cluster()
-        T.ptx.griddepcontrol.wait()
         fill(b, p, q, k)
 
     return produce
+
+
+def prepare(c: WgmmaConfig):
+    """Return an inline function that one thread begins the kernel with, before all else."""
+
+    def prefetch(maps):
+        for each in maps if c.loads != "strided" else ():
+            T.evaluate(T.ptx.prefetch.tensormap(T.address_of(each)))
+
+    @T.inline
+    def begin(p, q):
+        prefetch(p.maps)
+        prefetch(q.maps)
+        # What may overlap this kernel starts now: it waits before it touches memory.
+        T.ptx.griddepcontrol.launch_dependents()
+
+    return begin
 
 
 def _by_maps(c: WgmmaConfig):
@@ -55,8 +61,12 @@ def _by_maps(c: WgmmaConfig):
     @T.inline
     def fill(b, p, q, k):
         if b.warp == loader and T.cuda.elect_sync() != T.uint32(0):
+            expected = T.alloc_local([1], "int32")
+            expected[0] = 1
+            expect_first(b)
+            T.ptx.griddepcontrol.wait()
             while b.work[0] < b.tiles:
-                load(b, p.maps[0], q.maps[0])
+                load(b, expected, p.maps[0], q.maps[0])
                 step_on(b, b.stride)
         T.cuda.warp_sync()
 
@@ -69,6 +79,7 @@ def _by_residues(c: WgmmaConfig):
 
     @T.inline
     def fill(b, p, q, k):
+        T.ptx.griddepcontrol.wait()
         raw_full, raw_empty = T.meta_var(arrivals(c, b.smem))
         if b.warp >= loader + RESIDUE_COPIERS:
             place(b, p, q, raw_full, raw_empty, b.tx - (c.consumer_threads + RESIDUE_COPIERS * 32))
@@ -86,6 +97,7 @@ def _by_loads(c: WgmmaConfig):
 
     @T.inline
     def fill(b, p, q, k):
+        T.ptx.griddepcontrol.wait()
         while b.work[0] < b.tiles:
             load(b, p, q, k, b.tx - c.consumer_threads)
             step_on(b, b.stride)

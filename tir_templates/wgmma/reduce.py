@@ -9,60 +9,12 @@ import tvm
 from tvm.script import tirx as T
 
 from ..slices import arrive_last, sums_of
-from .block import thread_again
-from .config import BARRIER_CONSUMERS, WARPGROUP, WgmmaConfig
-from .shared_memory import WGMMA_ROWS
-
-# How instructions that move sums name their type.
-_WORDS = {"float32": "f32", "uint32": "u32"}
+from .config import BARRIER_CONSUMERS, WgmmaConfig
+from .partial_sums import WORDS, place
 
 # Groups of four items that a thread adds up at once, so that one waits while others load; fewer
 # where blocks share the registers of a multiprocessor.
 _FLYING = {1: 4, 2: 4, 3: 2, 4: 2}
-
-
-def _place(c: WgmmaConfig, row, column):
-    """Where an item of the tile lies among the partial sums."""
-    return row * c.sum_pitch + column
-
-
-def stage_sums(c: WgmmaConfig):
-    """Return an inline function that writes one consumer's sums to shared memory, as rows of C."""
-    blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
-    per_block = c.columns // 2
-    store_pair = f"st.shared.v2.{_WORDS[c.item.sums]}"
-
-    @T.inline
-    def write(partial, sums):
-        thread = T.alloc_local([1], "int32")
-        thread[0] = thread_again()
-        warp: T.let = T.truncdiv(thread[0], 32)
-        lane: T.let = T.truncmod(thread[0], 32)
-        wg: T.let = T.truncdiv(thread[0], WARPGROUP)
-        for block in T.unroll(blocks_of_rows):
-            for half in T.unroll(2):
-                p: T.let = (
-                    wg * c.warpgroup_rows
-                    + block * WGMMA_ROWS
-                    + T.truncmod(warp, 4) * 16
-                    + half * 8
-                    + T.truncdiv(lane, 4)
-                )
-                for group in T.unroll(c.columns // 8):
-                    if not c.swapped:
-                        T.ptx[store_pair](
-                            partial.ptr_to([_place(c, p, group * 8 + T.truncmod(lane, 4) * 2)]),
-                            sums[block * per_block + group * 4 + half * 2],
-                            sums[block * per_block + group * 4 + half * 2 + 1],
-                        )
-                    else:
-                        for i in T.unroll(2):
-                            q: T.let = group * 8 + T.truncmod(lane, 4) * 2 + i
-                            partial[_place(c, q, p)] = sums[
-                                block * per_block + group * 4 + half * 2 + i
-                            ]
-
-    return write
 
 
 def reduce(c: WgmmaConfig):
@@ -72,10 +24,9 @@ def reduce(c: WgmmaConfig):
     the last of them to arrive adds up all.
     """
     quads_of_row = c.un // 4
-    quads = c.um * quads_of_row
     threads = c.consumer_threads
     flying = _FLYING[c.blocks]
-    sum_dtype, word = c.item.sums, _WORDS[c.item.sums]
+    sum_dtype, word = c.item.sums, WORDS[c.item.sums]
     zero = tvm.tirx.const(0, sum_dtype)
 
     @T.inline
@@ -97,6 +48,7 @@ def reduce(c: WgmmaConfig):
     def run(b, partial, C, flag, workspace, counters, cluster, slices, m, n, ldc, vector):
         top: T.let = b.at[1] if c.swapped else b.at[0]
         left: T.let = b.at[0] if c.swapped else b.at[1]
+        quads = T.meta_var((b.columns if c.flexible else c.um) * quads_of_row)
         quad = T.alloc_local([flying], "int32")
         total = T.alloc_local([4 * flying], sum_dtype)
         value = T.alloc_local([4 * flying], sum_dtype)
@@ -116,7 +68,7 @@ def reduce(c: WgmmaConfig):
                         T.cuda.cvta_generic_to_shared(
                             partial.ptr_to(
                                 [
-                                    _place(
+                                    place(
                                         c,
                                         T.truncdiv(quad[u], quads_of_row),
                                         T.truncmod(quad[u], quads_of_row) * 4,
@@ -184,7 +136,7 @@ def _write_quad(c, C, total, at, packed, row, column, n, ldc, vector):
     """Write four columns of a row of C that begin inside of it."""
     if c.wide_output:
         if vector > 2:
-            T.ptx[f"st.global.v4.{_WORDS[c.item.sums]}"](
+            T.ptx[f"st.global.v4.{WORDS[c.item.sums]}"](
                 C.ptr_to([T.cast(row, "int64") * ldc + column]),
                 total[at + 0],
                 total[at + 1],

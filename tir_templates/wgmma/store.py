@@ -9,6 +9,7 @@ from tvm.script import tirx as T
 
 from .block import thread_again
 from .config import BARRIER_WARPGROUP, WARPGROUP, WgmmaConfig
+from .copy_rows import copy_rows, over, within
 from .shared_memory import STAGED, WGMMA_ROWS
 from .store_wide import store_wide
 
@@ -47,15 +48,13 @@ def _store_rows(c: WgmmaConfig):
     def store_chunk(chunk):
         @T.inline
         def write_chunk(C, staged, sums, packed, at, columns, block, own, lane, m, n, ldc, vector):
-            top: T.let = at[0] + block * WGMMA_ROWS + T.truncmod(own, WGMMA_ROWS)
+            top: T.let = at[0] + block * WGMMA_ROWS + within(own, WGMMA_ROWS)
             T.cuda.warp_sync()
             for pair in T.unroll(width // (2 * _MATRIX)):
                 if chunk * width + pair * 16 + 16 <= c.columns:
                     pack(packed, sums, block * per_block + chunk * (width // 2) + pair * 8, 4)
                     T.ptx["stmatrix.sync.aligned.m8n8.x4.shared.b16"](
-                        staged.ptr_to(
-                            [own + T.truncmod(lane, 16), pair * 16 + T.truncdiv(lane, 16) * 8]
-                        ),
+                        staged.ptr_to([own + within(lane, 16), pair * 16 + over(lane, 16) * 8]),
                         packed[0],
                         packed[1],
                         packed[2],
@@ -64,15 +63,12 @@ def _store_rows(c: WgmmaConfig):
             if c.columns % 16 != 0 and chunk == chunks - 1:
                 pack(packed, sums, block * per_block + per_block - 4, 2)
                 T.ptx["stmatrix.sync.aligned.m8n8.x2.shared.b16"](
-                    staged.ptr_to(
-                        [own + T.truncmod(lane, 16), c.columns - 8 - (chunks - 1) * width]
-                    ),
+                    staged.ptr_to([own + within(lane, 16), c.columns - 8 - (chunks - 1) * width]),
                     packed[0],
                     packed[1],
                 )
             T.cuda.warp_sync()
-            _copy_rows(
-                c,
+            copy_rows(
                 C,
                 staged,
                 packed,
@@ -115,23 +111,41 @@ def _store_swapped(c: WgmmaConfig):
         @T.inline
         def write_chunk(C, staged, sums, packed, at, columns, block, wg, tid, m, n, ldc, vector):
             T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
-            for group in T.unroll(height // _MATRIX):
-                if chunk * height + group * 8 + 8 <= c.columns:
-                    pack(packed, sums, block * per_block + chunk * (height // 2) + group * 4, 2)
-                    T.ptx["stmatrix.sync.aligned.m8n8.x2.trans.shared.b16"](
+            # Two groups of eight rows of C at a time, and one that is left.
+            for pair in T.unroll(height // (2 * _MATRIX)):
+                if chunk * height + pair * 16 + 16 <= c.columns:
+                    pack(packed, sums, block * per_block + chunk * (height // 2) + pair * 8, 4)
+                    T.ptx["stmatrix.sync.aligned.m8n8.x4.trans.shared.b16"](
                         staged.ptr_to(
                             [
-                                wg * WGMMA_ROWS + group * 8 + T.truncmod(tid, 8),
-                                T.truncdiv(tid, 32) * _WARP_ROWS
-                                + T.truncmod(T.truncdiv(tid, 8), 2) * 8,
+                                wg * WGMMA_ROWS
+                                + pair * 16
+                                + within(over(tid, 16), 2) * 8
+                                + within(tid, 8),
+                                over(tid, 32) * _WARP_ROWS + within(over(tid, 8), 2) * 8,
                             ]
                         ),
                         packed[0],
                         packed[1],
+                        packed[2],
+                        packed[3],
                     )
+            if c.columns % 16 != 0 and chunk == chunks - 1:
+                pack(packed, sums, block * per_block + per_block - 4, 2)
+                T.ptx["stmatrix.sync.aligned.m8n8.x2.trans.shared.b16"](
+                    staged.ptr_to(
+                        [
+                            wg * WGMMA_ROWS
+                            + (c.columns - 8 - (chunks - 1) * height)
+                            + within(tid, 8),
+                            over(tid, 32) * _WARP_ROWS + within(over(tid, 8), 2) * 8,
+                        ]
+                    ),
+                    packed[0],
+                    packed[1],
+                )
             T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
-            _copy_rows(
-                c,
+            copy_rows(
                 C,
                 staged,
                 packed,
@@ -157,7 +171,7 @@ def _store_swapped(c: WgmmaConfig):
         packed = T.alloc_local([4], "uint32")
         thread = T.alloc_local([1], "int32")
         thread[0] = thread_again()
-        tid: T.let = T.truncmod(thread[0], WARPGROUP)
+        tid: T.let = within(thread[0], WARPGROUP)
         for block in T.unroll(blocks_of_rows):
             write_chunks(C, staged, sums, packed, at, columns, block, wg, tid, m, n, ldc, vector)
 
@@ -181,58 +195,3 @@ def _chunks(store_chunk, chunks: int, width: int, chunk: int = 0):
             )
 
     return write
-
-
-@T.inline
-def _copy_rows(
-    c,
-    C,
-    staged,
-    packed,
-    first,
-    row,
-    column,
-    tid,
-    row_end,
-    column_end,
-    ldc,
-    vector,
-    height,
-    width,
-    threads,
-):
-    """Copy a staged block to C, as wide as the alignment of C allows."""
-    if vector == 8:
-        for i in T.unroll(-(-height * (width // 8) // threads)):
-            item: T.let = i * threads + tid
-            r: T.let = T.truncdiv(item, width // 8)
-            q: T.let = T.truncmod(item, width // 8) * 8
-            if item < height * (width // 8) and row + r < row_end and column + q < column_end:
-                T.ptx["ld.shared.v4.b32"](
-                    packed[0], packed[1], packed[2], packed[3], staged.ptr_to([first + r, q])
-                )
-                T.ptx["st.global.v4.b32"](
-                    C.ptr_to([T.cast(row + r, "int64") * ldc + (column + q)]),
-                    packed[0],
-                    packed[1],
-                    packed[2],
-                    packed[3],
-                )
-    else:
-        if vector == 2:
-            for i in T.serial(-(-height * (width // 2) // threads)):
-                item: T.let = i * threads + tid
-                r: T.let = T.truncdiv(item, width // 2)
-                q: T.let = T.truncmod(item, width // 2) * 2
-                if item < height * (width // 2) and row + r < row_end and column + q < column_end:
-                    T.ptx["ld.shared.b32"](packed[0], staged.ptr_to([first + r, q]))
-                    T.ptx["st.global.b32"](
-                        C.ptr_to([T.cast(row + r, "int64") * ldc + (column + q)]), packed[0]
-                    )
-        else:
-            for i in T.serial(-(-height * width // threads)):
-                item: T.let = i * threads + tid
-                r: T.let = T.truncdiv(item, width)
-                q: T.let = T.truncmod(item, width)
-                if item < height * width and row + r < row_end and column + q < column_end:
-                    C[T.cast(row + r, "int64") * ldc + (column + q)] = staged[first + r, q]

@@ -34,7 +34,8 @@ def next_tile(c: WgmmaConfig):
             b.work[0] = b.tiles
         else:
             b.work[0] = b.work[0] + tiles
-            position(b)
+            if b.work[0] < b.tiles:
+                position(b)
 
     return step_on
 
@@ -73,6 +74,6 @@ def first_tile(c: WgmmaConfig):
         if b.p_tiles > 1:
             b.at[1] = T.truncdiv(b.work[0], b.p_tiles)
             b.at[0] = (b.work[0] - b.at[1] * b.p_tiles) * c.rows
-        b.at[1] = b.at[1] * c.columns
+        b.at[1] = b.at[1] * b.columns
 
     return find_part if c.split else find_whole
