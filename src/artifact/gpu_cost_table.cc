@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace moonpoly {
 
@@ -60,6 +61,23 @@ GpuCostGrid::Depth GpuCostGrid::LocateK(int64_t k) const {
   // Below the first point a tile costs what it costs there: the fixed part is most of it.
   // Beyond the last one it goes on as between the last two.
   return {index, std::max(0.0f, (at - k_[index]) * inverse_k_steps_[index])};
+}
+
+float GpuCostGrid::LeastPerWaveUs(const float* row, float launch_us) const {
+  // Costs are linear between points, so what a wave takes is least at one of them.
+  float within = std::numeric_limits<float>::infinity(), beyond = within;
+  for (int32_t i = 0; i < num_loads_; ++i) {
+    float& least = i < whole_ ? within : beyond;
+    least = std::min(least, (row[i] - launch_us) / loads_[i]);
+  }
+  // Beyond the last point it goes on as between the last two.
+  const int32_t last = num_loads_ - 1;
+  beyond = std::min(beyond, (row[last] - row[last - 1]) / (loads_[last] - loads_[last - 1]));
+  // A broken last wave costs its share of a whole one, which may be less than its tiles' share. It
+  // follows on one whole wave at least.
+  const float whole_us = std::max(row[whole_] - launch_us, 0.01f);
+  const float share = std::clamp(within / whole_us, 0.0f, 1.0f);
+  return std::max(0.0f, std::min(within, beyond * 0.5f * (1.0f + share)));
 }
 
 }  // namespace moonpoly

@@ -57,6 +57,13 @@ class GpuCostGrid {
   /*! \brief Microseconds of a launch that fills the GPU once. */
   float WaveUs(const float* table, Depth depth) const { return RowOf(table, depth)[whole_]; }
 
+  /*!
+   * \brief Microseconds that a launch takes beyond `launch_us` for each of its waves, whole or
+   *        broken, at least.
+   * \param row Of a table, at one point of the k axis.
+   */
+  float LeastPerWaveUs(const float* row, float launch_us) const;
+
   size_t table_size() const { return k_.size() * num_loads_; }
 
  private:

@@ -176,15 +176,18 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
 
 void FillBounds(GpuManifest* manifest) {
   for (const GpuKernelSpec& kernel : manifest->kernels) {
-    const float rows = static_cast<float>(kernel.um * kernel.cluster_m);
-    const float cols = static_cast<float>(kernel.un * kernel.cluster_n);
-    manifest->bounds.push_back(
-        {1.0f / rows + 1.0f / cols, kernel.loads == GpuLoads::kDirect, kernel.split});
+    const int32_t rows = kernel.um * kernel.cluster_m, cols = kernel.un * kernel.cluster_n;
+    const float down = static_cast<float>(rows), across = static_cast<float>(cols);
+    manifest->bounds.push_back({1.0f / down + 1.0f / across, rows, cols, down * across,
+                                kernel.loads == GpuLoads::kDirect, kernel.split});
   }
   const size_t num_loads = manifest->grid.num_loads();
   for (size_t entry = 0; entry < manifest->grid.table_size(); entry += num_loads) {
     for (const GpuKernelSpec& kernel : manifest->kernels) {
-      manifest->least_us.push_back(kernel.us[entry]);
+      const float* row = kernel.us.data() + entry;
+      manifest->least_us.push_back(row[0]);
+      const float wave_us = manifest->grid.LeastPerWaveUs(row, manifest->machine.launch_us);
+      manifest->item_us.push_back(wave_us / static_cast<float>(kernel.wave_area));
     }
   }
 }

@@ -201,6 +201,10 @@ struct GpuMachine {
 struct GpuKernelBound {
   /*! \brief Lines of A and B that tiles fetch for each item of C, at least. */
   float lines_per_item;
+  /*! \brief Rows and columns of C of a tile, or of the tiles of a cluster that shares loads. */
+  int32_t group_m, group_n;
+  /*! \brief Items of C of these tiles. */
+  float group_items;
   bool direct, split;
 };
 
@@ -215,6 +219,8 @@ struct GpuManifest {
   std::vector<GpuKernelBound> bounds;
   /*! \brief Microseconds of the launch of the fewest tiles: [k][kernel], k as in `grid`. */
   std::vector<float> least_us;
+  /*! \brief What each item of C adds to a launch at least, in microseconds: [k][kernel]. */
+  std::vector<float> item_us;
 
   /*! \brief Throws ValueError naming what is missing or does not fit. */
   static GpuManifest Parse(const tvm::ffi::String& text);

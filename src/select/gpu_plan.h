@@ -79,10 +79,11 @@ struct GpuTiling {
   /*! \brief Blocks that are launched. */
   int64_t blocks;
 };
-inline GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuSplit split) {
+inline GpuTiling TilingOfBands(const GpuKernelSpec& kernel, int32_t bands, int32_t strips,
+                               GpuSplit split) {
   GpuTiling out;
-  out.bands = CeilDiv32(rows, kernel.um * kernel.cluster_m);
-  out.strips = CeilDiv32(cols, kernel.un * kernel.cluster_n);
+  out.bands = bands;
+  out.strips = strips;
   out.tiles = static_cast<int64_t>(out.bands) * out.strips;
   if (kernel.split) {
     // One round of blocks after the other, as many as there are parts.
@@ -95,6 +96,11 @@ inline GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t col
   out.waves = static_cast<float>(out.tiles) / static_cast<float>(kernel.slots);
   out.blocks = std::min<int64_t>(out.tiles, kernel.slots) * kernel.cluster();
   return out;
+}
+
+inline GpuTiling TilingOf(const GpuKernelSpec& kernel, int64_t rows, int64_t cols, GpuSplit split) {
+  return TilingOfBands(kernel, CeilDiv32(rows, kernel.um * kernel.cluster_m),
+                       CeilDiv32(cols, kernel.un * kernel.cluster_n), split);
 }
 
 /*! \brief Slots of its ring that a launch of a kernel uses, and its shared memory. */

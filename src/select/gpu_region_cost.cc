@@ -38,6 +38,8 @@ GpuRegionCost::GpuRegionCost(const GpuKernelSetObj& ks, const GpuProblem& proble
       model_(model),
       steps_(StepsOf(ks.manifest().types, problem.k)),
       cluster_depths_(LocateClusters()),
+      least_(RowsAt(ks.manifest().least_us)),
+      item_(RowsAt(ks.manifest().item_us)),
       narrow_(NarrowOf(ks.manifest().types, problem.n)),
       line_us_(LineUsOf(ks.manifest(), problem)),
       direct_line_us_(DirectLineUsOf(ks.manifest(), problem)),

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "artifact/gpu_kernel_set.h"
 #include "select/cost_model.h"
@@ -48,23 +49,27 @@ class GpuRegionCost {
   /*! \brief No launch of the kernel with its whole reduction takes less. */
   float LeastUs(int32_t kernel) const {
     if (model_ == CostModel::kWavesOnly) return 0.0f;
-    const size_t count = ks_.manifest().bounds.size();
-    const float* low = ks_.manifest().least_us.data() + cluster_depths_[0].index * count;
-    return low[kernel] + (low[count + kernel] - low[kernel]) * cluster_depths_[0].at;
+    return least_.low[kernel] + (least_.high[kernel] - least_.low[kernel]) * cluster_depths_[0].at;
   }
 
-  /*! \brief No launch of the whole output takes less: what it fetches by full tiles alone. */
-  float LeastFetchUs(const GpuKernelBound& bound) const {
+  /*! \brief Beyond launching, what an item of C takes with the whole reduction at least. */
+  float LeastItemUs(int32_t kernel) const {
     if (model_ != CostModel::kFull) return 0.0f;
-    const float line_us = bound.direct ? direct_line_us_ : line_us_;
-    // With something for rounding.
-    return machine_.launch_us + 0.9999f * line_us * items_ * bound.lines_per_item;
+    // Beyond the last point of the k axis they take more; with something for rounding.
+    const float at = std::min(cluster_depths_[0].at, 1.0f);
+    return 0.9999f * (item_.low[kernel] + (item_.high[kernel] - item_.low[kernel]) * at);
   }
 
-  /*! \brief No launch of a wave or more takes less. */
-  float LeastWaveUs(const GpuKernelSpec& kernel) const {
-    return ks_.manifest().grid.WaveUs(kernel.us.data(), cluster_depths_[0]);
+  /*! \brief Beyond launching, what fetching a row or column of A or B takes at least. */
+  float LeastLineUs(const GpuKernelBound& bound) const {
+    if (model_ != CostModel::kFull) return 0.0f;
+    return 0.9999f * (bound.direct ? direct_line_us_ : line_us_);
   }
+
+  /*! \brief Of any launch, where the model knows of it. */
+  float launch_us() const { return model_ == CostModel::kFull ? machine_.launch_us : 0.0f; }
+  /*! \brief Of C. */
+  float items() const { return items_; }
 
   /*!
    * \brief No launch with up to so many slices in clusters of this size takes less: a single tile
@@ -87,6 +92,17 @@ class GpuRegionCost {
   float AblatedUs(const GpuKernelSpec& kernel, const GpuTiling& tiling, GpuSplit split) const;
   static float AddUpUs(const GpuKernelSpec& kernel, GpuSplit split);
 
+  /*! \brief Of a table by k and kernel, the two points of the k axis around the problem's. */
+  struct Rows {
+    const float* low;
+    const float* high;
+  };
+  Rows RowsAt(const std::vector<float>& table) const {
+    const size_t count = ks_.manifest().bounds.size();
+    const float* low = table.data() + cluster_depths_[0].index * count;
+    return {low, low + count};
+  }
+
   const GpuKernelSetObj& ks_;
   const GpuMachine& machine_;
   const GpuProblem& problem_;
@@ -94,6 +110,7 @@ class GpuRegionCost {
   const int32_t steps_;
   /*! \brief Where the parts of clusters of 1, 2, 4 and 8 blocks lie on the k axis. */
   const std::array<GpuCostGrid::Depth, 4> cluster_depths_;
+  const Rows least_, item_;
   /*! \brief How C is stored, see NarrowOf. */
   const int32_t narrow_;
   /*! \brief Microseconds for each row or column of A or B that tiles fetch. */

@@ -43,8 +43,7 @@ class GpuSearch {
       if (all_ != nullptr) all_->push_back(best_);
       return best_;
     }
-    FindServing();
-    for (int32_t i = 0; i < num_serving_; ++i) TryWhole(&serving_[i]);
+    for (const int32_t kernel : ks_.serving().Of(problem_.operands())) TryWhole(kernel);
     for (int32_t i = 0; i < num_serving_; ++i) TrySplits(serving_[i]);
     if (shortlist_.least_us() == kInfinity) {
       TVM_FFI_THROW(ValueError) << "no micro-kernel of " << ks_.manifest().target << " "
@@ -67,16 +66,11 @@ class GpuSearch {
   // Slices of fewer steps take longer to be added up than to be multiplied.
   static constexpr int32_t kFewestDirectSteps = 4;
 
-  /*! \brief A kernel that takes part, and the tiles that it makes of the whole output. */
+  /*! \brief A kernel that takes part. */
   struct Serving {
     int32_t kernel;
     /*! \brief No launch with the whole reduction takes less. */
     float least_us;
-    /*! \brief Nor one of the whole output. */
-    float bound_us;
-    bool split;
-    /*! \brief Of a kernel that can split the reduction. */
-    GpuTiling tiling;
   };
 
   /*! \brief A kernel for the larger region of a cut, with the least that such a plan could cost. */
@@ -92,47 +86,55 @@ class GpuSearch {
     return plan;
   }
 
-  void FindServing() {
-    for (const int32_t kernel : ks_.serving().Of(problem_.operands())) {
-      Serving& each = serving_[num_serving_++];
-      each.kernel = kernel;
-      const GpuKernelBound& bound = ks_.manifest().bounds[kernel];
-      each.split = bound.split;
-      each.least_us = cost_.LeastUs(kernel);
-      each.bound_us = std::max(each.least_us, cost_.LeastFetchUs(bound));
-      least_task_us_ = std::min(least_task_us_, each.least_us);
-    }
-  }
-
-  void TryWhole(Serving* each) {
-    const int32_t index = each->kernel;
-    const bool hopeless = all_ == nullptr && each->bound_us >= shortlist_.worst_us();
-    if (hopeless && !each->split) return;
+  void TryWhole(int32_t index) {
+    Serving& each = serving_[num_serving_++];
+    each.kernel = index;
+    each.least_us = cost_.LeastUs(index);
+    least_task_us_ = std::min(least_task_us_, each.least_us);
+    const float worst_us = all_ == nullptr ? shortlist_.worst_us() : kInfinity;
+    if (each.least_us >= worst_us) return;
+    const GpuKernelBound& bound = ks_.manifest().bounds[index];
+    const float item_us = cost_.LeastItemUs(index), line_us = cost_.LeastLineUs(bound);
+    // Full tiles alone take so long, what there are of them more.
+    const float full_us = cost_.items() * std::max(item_us, line_us * bound.lines_per_item);
+    if (cost_.launch_us() + full_us >= worst_us) return;
+    const int32_t bands = CeilDiv32(problem_.m, bound.group_m);
+    const int32_t strips = CeilDiv32(problem_.n, bound.group_n);
+    const float down = static_cast<float>(bands), across = static_cast<float>(strips);
+    const float lines =
+        down * static_cast<float>(problem_.n) + across * static_cast<float>(problem_.m);
+    const float tiles_us = std::max(item_us * down * across * bound.group_items, line_us * lines);
+    if (cost_.launch_us() + tiles_us >= worst_us) return;
     const GpuKernelSpec& kernel = ks_.kernel(index);
-    const GpuTiling tiling = TilingOf(kernel, problem_.m, problem_.n, kWholeReduction);
-    if (each->split) each->tiling = tiling;
-    if (hopeless) return;
+    const GpuTiling tiling = TilingOfBands(kernel, bands, strips, kWholeReduction);
     const float us = cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, kWholeReduction);
     OfferWhole(us, index, kWholeReduction, tiling);
     if (tiling.waves <= 1.0f || tiling.waves > kMostWaves) return;
-    AddStart(index, us * std::floor(tiling.waves) / std::ceil(tiling.waves));
+    const float full = static_cast<float>(static_cast<int32_t>(tiling.waves));
+    if (full < tiling.waves) AddStart(index, us * full / (full + 1.0f));
   }
 
   // Slices as many as just fill the GPU, and a half and a quarter of them: fewer leave it idle,
   // more add up for nothing. Tiles that fill it by themselves are not shared. Kernels that load
   // straight into registers are for reductions that a cluster may be enough for.
   void TrySplits(const Serving& each) {
-    if (!each.split) return;
+    const GpuKernelBound& bound = ks_.manifest().bounds[each.kernel];
+    if (!bound.split) return;
+    const float most_tiles = static_cast<float>(machine_.num_sms / kFewestParts);
+    if (all_ == nullptr && cost_.items() > most_tiles * bound.group_items) return;
+    const int32_t bands = CeilDiv32(problem_.m, bound.group_m);
+    const int32_t strips = CeilDiv32(problem_.n, bound.group_n);
+    const int64_t all_tiles = int64_t{bands} * strips;
+    if (all_ == nullptr && all_tiles > machine_.num_sms / kFewestParts) return;
     const GpuKernelSpec& kernel = ks_.kernel(each.kernel);
-    if (all_ == nullptr && each.tiling.tiles > machine_.num_sms / kFewestParts) return;
     const bool direct = kernel.loads == GpuLoads::kDirect || kernel.loads == GpuLoads::kGemv;
     const int32_t limit = kernel.slices ? kMaxSlices : 1;
     const int32_t steps = direct ? cost_.steps() / kFewestDirectSteps : cost_.steps();
     for (int32_t cluster = kernel.slices ? 1 : 2;
          cluster <= kMaxCluster && cluster <= cost_.steps(); cluster *= 2) {
       const int32_t slots = kernel.split_slots[ClusterIndex(cluster)];
-      if (each.tiling.tiles > slots) return;
-      const int32_t tiles = static_cast<int32_t>(each.tiling.tiles);
+      if (all_tiles > slots) return;
+      const int32_t tiles = static_cast<int32_t>(all_tiles);
       const int32_t most = std::max(1, std::min({slots / tiles, steps / cluster, limit}));
       const float least_us = cost_.LeastSplitUs(kernel, cluster, most);
       if (all_ == nullptr && least_us >= shortlist_.worst_us()) continue;
@@ -149,8 +151,7 @@ class GpuSearch {
         if (all_ == nullptr && cost_.LeastUs(kernel, split, depth) >= shortlist_.worst_us()) {
           continue;
         }
-        GpuTiling tiling = each.tiling;
-        tiling.waves = static_cast<float>(tiles * slices) / static_cast<float>(slots);
+        const GpuTiling tiling = TilingOfBands(kernel, bands, strips, split);
         const float us = cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, split, depth);
         OfferWhole(us, each.kernel, split, tiling);
       }
@@ -223,13 +224,13 @@ class GpuSearch {
     // What the second launch may take at most, with something for rounding.
     const float most_us =
         all_ == nullptr ? 1.0001f * best_us_ / kPairWeight + saved_us - main.us : kInfinity;
-    const int64_t area = rest.rows() * rest.cols();
+    const float items = static_cast<float>(rest.rows() * rest.cols());
     for (int32_t served = 0; served < num_serving_; ++served) {
       const int32_t i = serving_[served].kernel;
-      if (serving_[served].least_us >= std::min(rest.us, most_us)) continue;
+      const float limit_us = std::min(rest.us, most_us);
+      if (serving_[served].least_us >= limit_us) continue;
+      if (cost_.launch_us() + items * cost_.LeastItemUs(i) >= limit_us) continue;
       const GpuKernelSpec& each = ks_.kernel(i);
-      const bool full = area >= each.wave_area;
-      if (full && cost_.LeastWaveUs(each) >= std::min(rest.us, most_us)) continue;
       const GpuTiling tiling = TilingOf(each, rest.rows(), rest.cols(), rest.split);
       const float us = cost_.RegionUs(each, tiling, rest.rows(), rest.cols(), rest.split);
       if (us < rest.us) {
