@@ -228,5 +228,10 @@ def _refit_split(cost: dict[str, Any], launches: Sequence[RecordedLaunch]) -> No
     normal = rows.T @ (rows * weight[:, None]) + _SPLIT_RIDGE * np.eye(rows.shape[1])
     known = np.array([*cost["cluster_us"][1:], cost["slices_us"], cost["slice_us"]])
     fitted = known + np.linalg.solve(normal, rows.T @ (weight * beyond))
+    if fitted[-1] < 0:
+        # Launches of few slices may say so, but many slices would cost less than nothing.
+        beyond = beyond + rows[:, -1] * known[-1]
+        held = np.linalg.solve(normal[:-1, :-1], rows[:, :-1].T @ (weight * beyond))
+        fitted = np.append(known[:-1] + held, 0.0)
     cost["cluster_us"] = [0.0, *(round(float(us), 4) for us in fitted[:3])]
     cost["slices_us"], cost["slice_us"] = (round(float(us), 4) for us in fitted[3:])
