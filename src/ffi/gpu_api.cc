@@ -66,8 +66,9 @@ ffi::Tensor Launches(const GpuKernelSet& ks, int64_t m, int64_t n, int64_t k,
                {static_cast<double>(region.kernel), static_cast<double>(region.split.cluster),
                 static_cast<double>(region.split.slices), plan.overlap ? 1.0 : 0.0, region.us,
                 plan.predicted_us, tiling.waves});
-    const auto terms = GpuLaunchTerms(*ks.get(), problem, kernel, tiling, region.split, region.us)
-                           .Dense(plan.overlap);
+    const auto terms =
+        GpuLaunchTerms(GpuProductTerms(*ks.get(), problem), kernel, tiling, region.split, region.us)
+            .Dense(plan.overlap);
     out.insert(out.end(), terms.begin(), terms.end());
   }
   return ToTensor(out);

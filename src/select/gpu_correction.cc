@@ -98,32 +98,36 @@ void Plane(Add&& add, int32_t begin, Place row, int32_t width, Place column) {
 
 }  // namespace
 
-GpuLaunchTerms::GpuLaunchTerms(const GpuKernelSetObj& ks, const GpuProblem& problem,
-                               const GpuKernelSpec& kernel, const GpuTiling& tiling, GpuSplit split,
-                               float us)
-    : cluster_(split.cluster) {
+GpuProductTerms::GpuProductTerms(const GpuKernelSetObj& ks, const GpuProblem& problem)
+    : m(static_cast<float>(problem.m)),
+      n(static_cast<float>(problem.n)),
+      k(static_cast<float>(problem.k)) {
   const GpuTypes& types = ks.manifest().types;
-  const float m = static_cast<float>(problem.m), n = static_cast<float>(problem.n);
-  const float k = static_cast<float>(problem.k);
-  const float bands = static_cast<float>(tiling.bands), strips = static_cast<float>(tiling.strips);
-  const float item_mb = 1e-6f * static_cast<float>(types.item_bytes());
   const float output_mb = 1e-6f * static_cast<float>(types.output_bytes());
-  const int32_t steps = CeilDiv32(problem.k, types.step());
+  steps = static_cast<float>(CeilDiv32(problem.k, types.step()));
+  item_mb = 1e-6f * static_cast<float>(types.item_bytes());
+  megabytes = Log2(item_mb * k * (m + n) + output_mb * m * n);
+  depth = Log2(k);
+  inverse_sms = 1.0f / static_cast<float>(ks.manifest().machine.num_sms);
+  rows = RowsOf(problem.k * types.item_bytes());
+  narrow = NarrowOf(types, problem.n);
+}
+
+GpuLaunchTerms::GpuLaunchTerms(const GpuProductTerms& product, const GpuKernelSpec& kernel,
+                               const GpuTiling& tiling, GpuSplit split, float us)
+    : product_(product), cluster_(split.cluster) {
+  const float bands = static_cast<float>(tiling.bands), strips = static_cast<float>(tiling.strips);
   // Adding up may be predicted to take less than nothing.
   us_ = Log2(std::max(us, kLeastUs));
-  part_steps_ = Log2(static_cast<float>(steps) / static_cast<float>(split.blocks()));
+  part_steps_ = Log2(product.steps / static_cast<float>(split.blocks()));
   load_ = Log2(tiling.waves);
-  fill_m_ = Log2(m / (bands * static_cast<float>(kernel.um * kernel.cluster_m)));
-  fill_n_ = Log2(n / (strips * static_cast<float>(kernel.un * kernel.cluster_n)));
-  megabytes_ = Log2(item_mb * k * (m + n) + output_mb * m * n);
-  fetched_ = Log2(item_mb * k * (strips * m + bands * n));
+  fill_m_ = Log2(product.m / (bands * static_cast<float>(kernel.um * kernel.cluster_m)));
+  fill_n_ = Log2(product.n / (strips * static_cast<float>(kernel.un * kernel.cluster_n)));
+  fetched_ = Log2(product.item_mb * product.k * (strips * product.m + bands * product.n));
   aspect_ = Log2(bands) - Log2(strips);
   slices_ = Log2(static_cast<float>(split.slices));
-  depth_ = Log2(k);
-  share_ = bands * strips * static_cast<float>(kernel.cluster() * split.blocks()) /
-           static_cast<float>(ks.manifest().machine.num_sms);
-  rows_ = RowsOf(problem.k * types.item_bytes());
-  narrow_ = NarrowOf(types, problem.n);
+  share_ =
+      bands * strips * static_cast<float>(kernel.cluster() * split.blocks()) * product.inverse_sms;
 }
 
 template <typename Add>
@@ -135,12 +139,12 @@ void GpuLaunchTerms::Visit(Add&& add) const {
   Line(add, kFillNSteps, steps, fill_n_);
   Line(add, kFillMLoad, load, fill_m_);
   Line(add, kFillNLoad, load, fill_n_);
-  Line(add, kOfBytes, Locate(kBytes, megabytes_));
-  Line(add, kOfRate, Locate(kRate, megabytes_ - us_));
+  Line(add, kOfBytes, Locate(kBytes, product_.megabytes));
+  Line(add, kOfRate, Locate(kRate, product_.megabytes - us_));
   Line(add, kOfFetching, fetching);
-  if (rows_ > 0) Line(add, kRowsFetching + (rows_ - 1) * kFetching.size, fetching);
-  if (narrow_ > 0) Line(add, kNarrowUs + (narrow_ - 1) * kUs.size, us);
-  Line(add, kOfDepth, Locate(kDepth, depth_));
+  if (product_.rows > 0) Line(add, kRowsFetching + (product_.rows - 1) * kFetching.size, fetching);
+  if (product_.narrow > 0) Line(add, kNarrowUs + (product_.narrow - 1) * kUs.size, us);
+  Line(add, kOfDepth, Locate(kDepth, product_.depth));
   Line(add, kOfShare, Locate(kShare, share_));
   Plane(add, kAspectLoad, Locate(kAspect, aspect_), kLoad.size, load);
   if (cluster_ > 1) {
@@ -157,16 +161,17 @@ void GpuLaunchTerms::Visit(Add&& add) const {
 template <typename Add>
 void GpuLaunchTerms::VisitOverlap(Add&& add) const {
   const Place steps = Locate(kSteps, part_steps_);
-  Line(add, kOverlapFilling, Locate(kFilling, megabytes_));
-  Line(add, kOverlapRate, Locate(kRate, megabytes_ - us_));
+  Line(add, kOverlapFilling, Locate(kFilling, product_.megabytes));
+  Line(add, kOverlapRate, Locate(kRate, product_.megabytes - us_));
   Plane(add, kOverlapStepsLoad, steps, kLoad.size, Locate(kLoad, load_));
   Plane(add, kOverlapStepsUs, steps, kUs.size, Locate(kUs, us_));
 }
 
 GpuLaunchTerms::Ways GpuLaunchTerms::Correct(const std::vector<float>& weights) const {
+  const float* weight = weights.data();
   float apart = us_, overlapping = 0.0f;
-  Visit([&](int32_t i, float value) { apart += weights[i] * value; });
-  VisitOverlap([&](int32_t i, float value) { overlapping += weights[i] * value; });
+  Visit([&](int32_t i, float value) { apart += weight[i] * value; });
+  VisitOverlap([&](int32_t i, float value) { overlapping += weight[i] * value; });
   return {Exp2(apart), Exp2(apart + overlapping)};
 }
 

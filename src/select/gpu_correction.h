@@ -19,11 +19,30 @@
 
 namespace moonpoly {
 
+/*! \brief What the terms of all launches for a product have in common. */
+struct GpuProductTerms {
+  GpuProductTerms(const GpuKernelSetObj& ks, const GpuProblem& problem);
+
+  /*! \brief Extents, and steps of the whole reduction. */
+  float m, n, k, steps;
+  /*! \brief Of an item of A or B, in megabytes. */
+  float item_mb;
+  /*! \brief Base-2 logarithms of the megabytes that are moved at least, and of k. */
+  float megabytes, depth;
+  /*! \brief One over the multiprocessors. */
+  float inverse_sms;
+  /*! \brief See RowsOf and NarrowOf. */
+  int32_t rows, narrow;
+};
+
 /*! \brief A launch for the whole output, and what its terms are made of. */
 class GpuLaunchTerms {
  public:
-  /*! \param us What the launch takes by its kernel's table, launches not overlapping. */
-  GpuLaunchTerms(const GpuKernelSetObj& ks, const GpuProblem& problem, const GpuKernelSpec& kernel,
+  /*!
+   * \param product Must outlive this.
+   * \param us What the launch takes by its kernel's table, launches not overlapping.
+   */
+  GpuLaunchTerms(const GpuProductTerms& product, const GpuKernelSpec& kernel,
                  const GpuTiling& tiling, GpuSplit split, float us);
 
   /*! \brief Corrected microseconds, of launches that don't overlap and of such that do. */
@@ -41,14 +60,12 @@ class GpuLaunchTerms {
   template <typename Add>
   void VisitOverlap(Add&& add) const;
 
+  const GpuProductTerms& product_;
   // Base-2 logarithms.
-  float us_, part_steps_, load_, fill_m_, fill_n_, megabytes_, fetched_, aspect_, slices_;
-  float depth_;
+  float us_, part_steps_, load_, fill_m_, fill_n_, fetched_, aspect_, slices_;
   /*! \brief Blocks in units of multiprocessors. */
   float share_;
   int32_t cluster_;
-  /*! \brief See RowsOf and NarrowOf. */
-  int32_t rows_, narrow_;
 };
 
 }  // namespace moonpoly

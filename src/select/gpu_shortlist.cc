@@ -19,6 +19,7 @@ GpuShortlist::GpuShortlist(const GpuKernelSetObj& ks, const GpuProblem& problem,
     : ks_(ks),
       problem_(problem),
       model_(model),
+      terms_(ks, problem),
       size_(model != CostModel::kFull || !ks.corrected() ? 1
             : IsUncertain(problem)                       ? kMost
                                                          : kMostCertain),
@@ -36,7 +37,7 @@ GpuLaunchTerms::Ways GpuShortlist::Correct(const GpuWhole& whole) const {
   if (model_ != CostModel::kFull || kernel.correction.empty()) {
     return {whole.us, whole.us - ks_.manifest().machine.overlap_us};
   }
-  return GpuLaunchTerms(ks_, problem_, kernel, whole.tiling, whole.split, whole.us)
+  return GpuLaunchTerms(terms_, kernel, whole.tiling, whole.split, whole.us)
       .Correct(kernel.correction);
 }
 
