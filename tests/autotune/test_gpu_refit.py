@@ -109,6 +109,18 @@ def test_what_overlapping_saves_is_learned(shapes):
     assert fitted["machine"]["overlap_us"] == pytest.approx(0.9, abs=0.1)
 
 
+def test_no_slice_is_learned_to_take_less_than_nothing(shapes):
+    # As few slices of few shapes may say, though many of them then would cost nothing at all.
+    truth = manifest()
+    for kernel in truth["kernels"]:
+        if kernel["split"]:
+            kernel["cost"] |= {"slices_us": 2.0, "slice_us": -0.02}
+    recorded = records(truth, shapes)
+    assert any(slices > 1 for record in recorded for _, _, slices, _ in record["launches"])
+    for kernel in refit(truth, recorded)["kernels"]:
+        assert kernel["cost"].get("slice_us", 0.0) >= 0.0
+
+
 def test_launches_that_fetching_bounds_leave_the_tables_alone():
     # k of no whole sector of 32 bytes, of whole ones, of whole lines of 128 bytes.
     shapes = [(2048 + 16 * i, 2048, 2048 + (8, 16, 0)[i % 3]) for i in range(120)]
