@@ -37,7 +37,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
     items, sum_dtype = f"uint{8 * c.item.bytes}", c.item.sums
     # Integers are added and stored as their bits.
     out = c.stored_dtype
-    prefetch = prepare(c)
+    start = prepare(c)
     produce, consume, end = producer(c), consumer(c), finish(c, reduce(c))
 
     @T.prim_func
@@ -175,7 +175,7 @@ def gemm_wgmma(c: WgmmaConfig) -> tvm.tirx.PrimFunc:
             )
         )
         if warp == c.consumers * 4 and T.cuda.elect_sync() != T.uint32(0):
-            prefetch(p, q)
+            start(p, q)
             make(smem, full, empty, order)
         begin(own, block, k, cluster, slices, part_steps, longer_parts)
         if warp >= c.consumers * 4:

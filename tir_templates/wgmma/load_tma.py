@@ -13,9 +13,11 @@ _MULTICAST = _COPY + ".multicast::cluster"
 
 
 @T.inline
-def expect_first(b):
-    """Expect the bytes of the first slot, before they can be asked for."""
-    T.ptx.mbarrier.arrive.expect_tx.shared.b64(b.full.ptr_to([0]), T.cast(b.slot_bytes, "uint32"))
+def expect(b, slot):
+    """Expect the bytes of a slot, which may be before they can be asked for."""
+    T.ptx.mbarrier.arrive.expect_tx.shared.b64(
+        b.full.ptr_to([slot]), T.cast(b.slot_bytes, "uint32")
+    )
 
 
 def load_tma(c: WgmmaConfig):
@@ -37,9 +39,7 @@ def load_tma(c: WgmmaConfig):
                 expected[0] = 0
             else:
                 T.cuda.mbarrier_wait(b.empty.ptr_to([b.ring[0]]), b.ring[1] ^ 1)
-                T.ptx.mbarrier.arrive.expect_tx.shared.b64(
-                    b.full.ptr_to([b.ring[0]]), T.cast(b.slot_bytes, "uint32")
-                )
+                expect(b, b.ring[0])
             if c.cluster_q > 1:
                 T.ptx[_MULTICAST](
                     b.smem.ptr_to(

@@ -8,7 +8,7 @@ from .barriers import await_cluster
 from .config import BARRIER_LOADERS, BARRIER_READY, PRODUCER_REGISTERS, RESIDUE_COPIERS, WgmmaConfig
 from .load_residue import arrivals, copy_residues, place_residues
 from .load_strided import load_strided
-from .load_tma import expect_first, load_tma
+from .load_tma import expect, load_tma
 from .walk import next_tile
 
 
@@ -63,7 +63,7 @@ def _by_maps(c: WgmmaConfig):
         if b.warp == loader and T.cuda.elect_sync() != T.uint32(0):
             expected = T.alloc_local([1], "int32")
             expected[0] = 1
-            expect_first(b)
+            expect(b, 0)
             T.ptx.griddepcontrol.wait()
             while b.work[0] < b.tiles:
                 load(b, expected, p.maps[0], q.maps[0])

@@ -37,36 +37,56 @@ def _pack(c: WgmmaConfig):
     return pack
 
 
+def _stage(c: WgmmaConfig, size: int, chunk: int, place):
+    """Return an inline function that stages a chunk of ``size`` columns of the tensor cores.
+
+    Two groups of eight are staged at a time, and one that is left. ``place`` returns the row and
+    column that a thread gives the address of, for columns from ``start`` on.
+    """
+    pack, per_block = _pack(c), c.columns // 2
+    left = c.columns % (2 * _MATRIX) != 0 and (chunk + 1) * size >= c.columns
+    last = c.columns - _MATRIX - chunk * size
+    how = ".trans" if c.swapped else ""
+    two = f"stmatrix.sync.aligned.m8n8.x4{how}.shared.b16"
+    one = f"stmatrix.sync.aligned.m8n8.x2{how}.shared.b16"
+
+    @T.inline
+    def stage(staged, sums, packed, block, first, thread):
+        for pair in T.unroll(size // (2 * _MATRIX)):
+            if chunk * size + pair * 16 + 16 <= c.columns:
+                pack(packed, sums, block * per_block + chunk * (size // 2) + pair * 8, 4)
+                T.ptx[two](
+                    staged.ptr_to(place(first, thread, pair * 16, True)),
+                    packed[0],
+                    packed[1],
+                    packed[2],
+                    packed[3],
+                )
+        if left:
+            pack(packed, sums, block * per_block + per_block - 4, 2)
+            T.ptx[one](staged.ptr_to(place(first, thread, last, False)), packed[0], packed[1])
+
+    return stage
+
+
 def _store_rows(c: WgmmaConfig):
     """p is m: a warp's 16 rows are its own, no other warp waits."""
     width = min(STAGED, c.columns)
     chunks = -(-c.columns // width)
     blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
-    per_block = c.columns // 2
-    pack = _pack(c)
+
+    def place(own, lane, start, both):
+        beside = over(lane, 16) * _MATRIX if both else 0
+        return [own + within(lane, 16), start + beside]
 
     def store_chunk(chunk):
+        stage = _stage(c, width, chunk, place)
+
         @T.inline
         def write_chunk(C, staged, sums, packed, at, columns, block, own, lane, m, n, ldc, vector):
             top: T.let = at[0] + block * WGMMA_ROWS + within(own, WGMMA_ROWS)
             T.cuda.warp_sync()
-            for pair in T.unroll(width // (2 * _MATRIX)):
-                if chunk * width + pair * 16 + 16 <= c.columns:
-                    pack(packed, sums, block * per_block + chunk * (width // 2) + pair * 8, 4)
-                    T.ptx["stmatrix.sync.aligned.m8n8.x4.shared.b16"](
-                        staged.ptr_to([own + within(lane, 16), pair * 16 + over(lane, 16) * 8]),
-                        packed[0],
-                        packed[1],
-                        packed[2],
-                        packed[3],
-                    )
-            if c.columns % 16 != 0 and chunk == chunks - 1:
-                pack(packed, sums, block * per_block + per_block - 4, 2)
-                T.ptx["stmatrix.sync.aligned.m8n8.x2.shared.b16"](
-                    staged.ptr_to([own + within(lane, 16), c.columns - 8 - (chunks - 1) * width]),
-                    packed[0],
-                    packed[1],
-                )
+            stage(staged, sums, packed, block, own, lane)
             T.cuda.warp_sync()
             copy_rows(
                 C,
@@ -104,46 +124,19 @@ def _store_swapped(c: WgmmaConfig):
     height = min(STAGED, c.columns)
     chunks = -(-c.columns // height)
     blocks_of_rows = c.warpgroup_rows // WGMMA_ROWS
-    per_block = c.columns // 2
-    pack = _pack(c)
+
+    def place(first, tid, start, both):
+        below = within(over(tid, 16), 2) * _MATRIX if both else 0
+        row = first + start + below + within(tid, _MATRIX)
+        return [row, over(tid, 32) * _WARP_ROWS + within(over(tid, 8), 2) * _MATRIX]
 
     def store_chunk(chunk):
+        stage = _stage(c, height, chunk, place)
+
         @T.inline
         def write_chunk(C, staged, sums, packed, at, columns, block, wg, tid, m, n, ldc, vector):
             T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
-            # Two groups of eight rows of C at a time, and one that is left.
-            for pair in T.unroll(height // (2 * _MATRIX)):
-                if chunk * height + pair * 16 + 16 <= c.columns:
-                    pack(packed, sums, block * per_block + chunk * (height // 2) + pair * 8, 4)
-                    T.ptx["stmatrix.sync.aligned.m8n8.x4.trans.shared.b16"](
-                        staged.ptr_to(
-                            [
-                                wg * WGMMA_ROWS
-                                + pair * 16
-                                + within(over(tid, 16), 2) * 8
-                                + within(tid, 8),
-                                over(tid, 32) * _WARP_ROWS + within(over(tid, 8), 2) * 8,
-                            ]
-                        ),
-                        packed[0],
-                        packed[1],
-                        packed[2],
-                        packed[3],
-                    )
-            if c.columns % 16 != 0 and chunk == chunks - 1:
-                pack(packed, sums, block * per_block + per_block - 4, 2)
-                T.ptx["stmatrix.sync.aligned.m8n8.x2.trans.shared.b16"](
-                    staged.ptr_to(
-                        [
-                            wg * WGMMA_ROWS
-                            + (c.columns - 8 - (chunks - 1) * height)
-                            + within(tid, 8),
-                            over(tid, 32) * _WARP_ROWS + within(over(tid, 8), 2) * 8,
-                        ]
-                    ),
-                    packed[0],
-                    packed[1],
-                )
+            stage(staged, sums, packed, block, wg * WGMMA_ROWS, tid)
             T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
             copy_rows(
                 C,
