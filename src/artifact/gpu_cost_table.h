@@ -54,9 +54,6 @@ class GpuCostGrid {
   /*! \brief Microseconds of a launch of the fewest tiles that the table tells of. */
   float TaskUs(const float* table, Depth depth) const { return RowOf(table, depth)[0]; }
 
-  /*! \brief Microseconds of a launch that fills the GPU once. */
-  float WaveUs(const float* table, Depth depth) const { return RowOf(table, depth)[whole_]; }
-
   /*!
    * \brief Microseconds that a launch takes beyond `launch_us` for each of its waves, whole or
    *        broken, at least.

@@ -160,7 +160,6 @@ GpuKernelSpec ReadKernel(const JsonReader& json, const GpuCostGrid& grid,
     kernel.split_slots[i] = cluster_slots[i] * kernel.blocks_per_sm;
   }
   kernel.slots = kernel.split_slots[ClusterIndex(kernel.cluster())];
-  kernel.wave_area = int64_t{kernel.um} * kernel.un * kernel.cluster() * kernel.slots;
   const bool by_map = kernel.loads == GpuLoads::kTma || kernel.loads == GpuLoads::kResidue;
   kernel.box_x = by_map ? GetSmall(json, "box_x", 1, 256) : 0;
   kernel.box_y = by_map ? GetSmall(json, "box_y", 1, 256) : 0;
@@ -183,11 +182,13 @@ void FillBounds(GpuManifest* manifest) {
   }
   const size_t num_loads = manifest->grid.num_loads();
   for (size_t entry = 0; entry < manifest->grid.table_size(); entry += num_loads) {
-    for (const GpuKernelSpec& kernel : manifest->kernels) {
+    for (size_t i = 0; i < manifest->kernels.size(); ++i) {
+      const GpuKernelSpec& kernel = manifest->kernels[i];
       const float* row = kernel.us.data() + entry;
       manifest->least_us.push_back(row[0]);
       const float wave_us = manifest->grid.LeastPerWaveUs(row, manifest->machine.launch_us);
-      manifest->item_us.push_back(wave_us / static_cast<float>(kernel.wave_area));
+      const float wave_items = manifest->bounds[i].group_items * static_cast<float>(kernel.slots);
+      manifest->item_us.push_back(wave_us / wave_items);
     }
   }
 }

@@ -138,9 +138,7 @@ struct GpuKernelSpec {
   int32_t blocks_per_sm;
   /*! \brief Clusters (blocks where there are none) that the whole GPU holds at once. */
   int32_t slots;
-  /*! \brief Items of C that so many make; a larger region is more than a wave. */
-  int64_t wave_area;
-  /*! \brief How many clusters of 1, 2, 4 and 8 blocks that share a reduction it holds. */
+  /*! \brief The same of clusters of 1, 2, 4 and 8 blocks that share a reduction. */
   ClusterCounts split_slots;
   /*! \brief Rows that one load by tensor map fetches, of x and of y. */
   int32_t box_x, box_y;

@@ -7,8 +7,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <limits>
+#include <vector>
 
 #include "select/gpu_region_cost.h"
 #include "select/gpu_shortlist.h"
@@ -34,6 +34,7 @@ class GpuSearch {
         problem_(problem),
         model_(model),
         all_(all),
+        serving_(ks.serving().Of(problem.operands())),
         cost_(ks, problem, model),
         shortlist_(ks, problem, model) {}
 
@@ -43,8 +44,8 @@ class GpuSearch {
       if (all_ != nullptr) all_->push_back(best_);
       return best_;
     }
-    for (const int32_t kernel : ks_.serving().Of(problem_.operands())) TryWhole(kernel);
-    for (int32_t i = 0; i < num_serving_; ++i) TrySplits(serving_[i]);
+    for (const int32_t kernel : serving_) TryWhole(kernel);
+    for (const int32_t kernel : serving_) TrySplits(kernel);
     if (shortlist_.least_us() == kInfinity) {
       TVM_FFI_THROW(ValueError) << "no micro-kernel of " << ks_.manifest().target << " "
                                 << ks_.manifest().dtype << " can serve layout "
@@ -66,13 +67,6 @@ class GpuSearch {
   // Slices of fewer steps take longer to be added up than to be multiplied.
   static constexpr int32_t kFewestDirectSteps = 4;
 
-  /*! \brief A kernel that takes part. */
-  struct Serving {
-    int32_t kernel;
-    /*! \brief No launch with the whole reduction takes less. */
-    float least_us;
-  };
-
   /*! \brief A kernel for the larger region of a cut, with the least that such a plan could cost. */
   struct Start {
     float bound_us = kInfinity;
@@ -87,12 +81,10 @@ class GpuSearch {
   }
 
   void TryWhole(int32_t index) {
-    Serving& each = serving_[num_serving_++];
-    each.kernel = index;
-    each.least_us = cost_.LeastUs(index);
-    least_task_us_ = std::min(least_task_us_, each.least_us);
+    const float least_us = cost_.LeastUs(index);
+    least_task_us_ = std::min(least_task_us_, least_us);
     const float worst_us = all_ == nullptr ? shortlist_.worst_us() : kInfinity;
-    if (each.least_us >= worst_us) return;
+    if (least_us >= worst_us) return;
     const GpuKernelBound& bound = ks_.manifest().bounds[index];
     const float item_us = cost_.LeastItemUs(index), line_us = cost_.LeastLineUs(bound);
     // Full tiles alone take so long, what there are of them more.
@@ -117,8 +109,8 @@ class GpuSearch {
   // Slices as many as just fill the GPU, and a half and a quarter of them: fewer leave it idle,
   // more add up for nothing. Tiles that fill it by themselves are not shared. Kernels that load
   // straight into registers are for reductions that a cluster may be enough for.
-  void TrySplits(const Serving& each) {
-    const GpuKernelBound& bound = ks_.manifest().bounds[each.kernel];
+  void TrySplits(int32_t index) {
+    const GpuKernelBound& bound = ks_.manifest().bounds[index];
     if (!bound.split) return;
     const float most_tiles = static_cast<float>(machine_.num_sms / kFewestParts);
     if (all_ == nullptr && cost_.items() > most_tiles * bound.group_items) return;
@@ -126,7 +118,7 @@ class GpuSearch {
     const int32_t strips = CeilDiv32(problem_.n, bound.group_n);
     const int64_t all_tiles = int64_t{bands} * strips;
     if (all_ == nullptr && all_tiles > machine_.num_sms / kFewestParts) return;
-    const GpuKernelSpec& kernel = ks_.kernel(each.kernel);
+    const GpuKernelSpec& kernel = ks_.kernel(index);
     const bool direct = kernel.loads == GpuLoads::kDirect || kernel.loads == GpuLoads::kGemv;
     const int32_t limit = kernel.slices ? kMaxSlices : 1;
     const int32_t steps = direct ? cost_.steps() / kFewestDirectSteps : cost_.steps();
@@ -153,7 +145,7 @@ class GpuSearch {
         }
         const GpuTiling tiling = TilingOfBands(kernel, bands, strips, split);
         const float us = cost_.RegionUs(kernel, tiling, problem_.m, problem_.n, split, depth);
-        OfferWhole(us, each.kernel, split, tiling);
+        OfferWhole(us, index, split, tiling);
       }
     }
   }
@@ -184,7 +176,7 @@ class GpuSearch {
 
   void TryCuts() {
     if (all_ != nullptr) {
-      for (int32_t i = 0; i < num_serving_; ++i) TryCutsOf(serving_[i].kernel);
+      for (const int32_t kernel : serving_) TryCutsOf(kernel);
       return;
     }
     const float whole_us = best_us_;
@@ -225,10 +217,9 @@ class GpuSearch {
     const float most_us =
         all_ == nullptr ? 1.0001f * best_us_ / kPairWeight + saved_us - main.us : kInfinity;
     const float items = static_cast<float>(rest.rows() * rest.cols());
-    for (int32_t served = 0; served < num_serving_; ++served) {
-      const int32_t i = serving_[served].kernel;
+    for (const int32_t i : serving_) {
       const float limit_us = std::min(rest.us, most_us);
-      if (serving_[served].least_us >= limit_us) continue;
+      if (cost_.LeastUs(i) >= limit_us) continue;
       if (cost_.launch_us() + items * cost_.LeastItemUs(i) >= limit_us) continue;
       const GpuKernelSpec& each = ks_.kernel(i);
       const GpuTiling tiling = TilingOf(each, rest.rows(), rest.cols(), rest.split);
@@ -269,11 +260,11 @@ class GpuSearch {
   const GpuProblem& problem_;
   const CostModel model_;
   std::vector<GpuPlan>* all_;
+  /*! \brief The kernels that take part. */
+  const std::vector<int32_t>& serving_;
   const GpuRegionCost cost_;
   /*! \brief Of any launch that leaves the GPU nearly idle. */
   float least_task_us_ = kInfinity;
-  std::array<Serving, kMaxGpuKernels> serving_;
-  int32_t num_serving_ = 0;
   std::array<Start, kMaxStarts> starts_;
   GpuPlan best_;
   /*! \brief What the best plan is predicted to take, weighed; before launches overlap. */
