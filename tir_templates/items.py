@@ -177,6 +177,17 @@ class OrientedConfig(TypedConfig):
         return self.um if self.swapped else self.un
 
 
+def contiguous_access(k: int, aligned_items: int) -> str:
+    """Return how a GPU can read operands whose rows are ``k`` items and follow one another.
+
+    ``aligned_items`` are those of 16 bytes.
+    """
+    if k % aligned_items == 0:
+        return "tma"
+    # Of rows of an odd number of bytes there would be too many tensor maps.
+    return "residue" if k * min(aligned_items, MAX_RESIDUES) % aligned_items == 0 else "direct"
+
+
 def deepest_ring(config: Config, limit: int) -> int:
     """Return the most stages, at most ``limit``, that leave room for all blocks; 0 for none."""
     fits = [

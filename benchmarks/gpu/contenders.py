@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from moonpoly.planning.plans import contiguous_access
+from moonpoly.tir_templates.items import contiguous_access
 
 from ..shape_lists import Problem
 from .cublaslt import WORKSPACE_BYTES, Choice, CublasLt

@@ -366,6 +366,7 @@ int cuDevicePrimaryCtxRetain(void** context, int) {
 }
 int cuCtxGetCurrent(void** context) { return *context = nullptr, 0; }
 int cuCtxSetCurrent(void*) { return 0; }
+int cuCtxSynchronize() { return 0; }
 int cuModuleLoadData(void** module, const void* image) {
   auto* kernel = new Kernel;
   char item[32] = "", output[32] = "";
@@ -468,6 +469,10 @@ int cuMemAlloc_v2(unsigned long long* address, size_t bytes) {
 }
 int cuMemFree_v2(unsigned long long address) {
   ::operator delete(reinterpret_cast<void*>(address));
+  return 0;
+}
+int cuMemcpyHtoD_v2(unsigned long long address, const void* data, size_t bytes) {
+  std::memcpy(reinterpret_cast<void*>(address), data, bytes);
   return 0;
 }
 int cuMemsetD8Async(unsigned long long address, unsigned char value, size_t bytes, void*) {

@@ -2,7 +2,7 @@
 
 ``recorded_h200.json`` holds a kernel set's costs and, for 60 drawn shapes with launches overlapping
 and not, the launches that took less than twice the fastest one's time: [kernel, cluster, slices,
-µs]. It was cut from what ``moonpoly.benchmarks.gpu.record`` wrote. The costs were fitted to records
+µs]. It was cut from what ``moonpoly.autotune.gpu.record`` wrote. The costs were fitted to records
 of other shapes.
 """
 

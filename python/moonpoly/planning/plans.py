@@ -12,7 +12,7 @@ from typing import Any
 from moonpoly import config
 from moonpoly.error import InputError
 from moonpoly.target import Target
-from moonpoly.tir_templates.items import MAX_RESIDUES
+from moonpoly.tir_templates.items import contiguous_access
 from moonpoly.workload import Workload
 
 # "…_12x32" on a CPU; on a GPU the step of k and the pipeline follow.
@@ -119,17 +119,6 @@ class Plan:
             for region in self.regions
         )
         return f"{self.m}x{self.n}x{self.k}: pattern {self.pattern}, {kernels}"
-
-
-def contiguous_access(k: int, aligned_items: int) -> str:
-    """Return how a GPU can read operands whose rows are ``k`` items and follow one another.
-
-    ``aligned_items`` are those of 16 bytes.
-    """
-    if k % aligned_items == 0:
-        return "tma"
-    # Of rows of an odd number of bytes there would be too many tensor maps.
-    return "residue" if k * min(aligned_items, MAX_RESIDUES) % aligned_items == 0 else "direct"
 
 
 def plan(

@@ -90,7 +90,7 @@ class Bench:
 
     def __init__(self, dtype: str) -> None:
         self.device = Device()
-        self._item = _numpy(dtype)
+        self._item = numpy_dtype(dtype)
         self._dtype = dtype
         self._a, self._b, self._c = (self.device.allocate(OPERAND_BYTES) for _ in range(3))
         self._workspace = self.device.allocate(WORKSPACE_BYTES)
@@ -100,7 +100,7 @@ class Bench:
         # Different ones: products of a matrix with itself are symmetric, and their sums add up.
         count = _BLOCK_BYTES // self._item.itemsize
         self._random = {
-            start: _random(rng, count, self._item).tobytes() for start in (self._a, self._b)
+            start: random_items(rng, count, self._item).tobytes() for start in (self._a, self._b)
         }
         for start, block in self._random.items():
             for offset in range(0, OPERAND_BYTES, len(block)):
@@ -170,7 +170,7 @@ class Bench:
 
     def _check(self, kernel: Kernel, function: ctypes.c_void_p, slots: int, launch: Launch) -> None:
         config = kernel.program.config
-        num_bytes = launch.m * launch.n * _numpy(config.out_dtype).itemsize
+        num_bytes = launch.m * launch.n * numpy_dtype(config.out_dtype).itemsize
         self.device.write(self._c, b"\xff" * num_bytes)
         self.launcher(kernel, function, slots, launch)()
         found = self.result(launch, config.out_dtype)
@@ -184,7 +184,7 @@ class Bench:
 
     def result(self, launch: Launch, out_dtype: str) -> np.ndarray:
         """Return C of the last launch, float64 of shape (m, n)."""
-        return self._read(self._c, launch.m * launch.n, _numpy(out_dtype)).reshape(
+        return self._read(self._c, launch.m * launch.n, numpy_dtype(out_dtype)).reshape(
             launch.m, launch.n
         )
 
@@ -283,11 +283,13 @@ def _row_items(config: TileConfig, k: int) -> int:
     return _ceil(k, aligned) * aligned if config.loads in ("tma", "gemv", "async") else k
 
 
-def _numpy(dtype: str) -> np.dtype[Any]:
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
+    """Return the type of an array that holds a workload's items: float32 of tf32."""
     return _NUMPY.get(dtype) or np.dtype(dtype)
 
 
-def _random(rng: np.random.Generator, count: int, dtype: np.dtype[Any]) -> np.ndarray:
+def random_items(rng: np.random.Generator, count: int, dtype: np.dtype[Any]) -> np.ndarray:
+    """Return random items of a type: between -1 and 1, or of integers all."""
     if dtype == np.int8:
         return rng.integers(-128, 128, count, np.int8)
     return rng.uniform(-1, 1, count).astype(dtype)

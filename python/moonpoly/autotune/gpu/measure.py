@@ -1,43 +1,33 @@
-"""Time kernels in another process, so that one that crashes or hangs ends that process only."""
+"""Time kernels in a process of their own."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-
-from tvm.support.popen_pool import PopenWorker
 
 from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.autotune.gpu.cost_model import LaunchSample
 from moonpoly.autotune.gpu.launch import Bench, Launch, bench
 from moonpoly.autotune.gpu.machine import GpuConstants, measure_gpu
+from moonpoly.autotune.gpu.process import GpuProcess
 from moonpoly.autotune.gpu.sample import plan_samples, sample_of, shaped
-from moonpoly.autotune.interrupt import ignore_in_worker
-from moonpoly.error import MoonPolyError, TuneError
+from moonpoly.error import TuneError
 
 # The situations that schedules are chosen for: k, and tiles in units of what the GPU holds.
 CONTEXTS = {"latency": (256, 0.3), "wave": (1024, 1.0), "deep": (4096, 1.0), "waves": (512, 4.0)}
 
-_TIMEOUT_S = 60.0
-_KERNELS_PER_PROCESS = 200
 _REPLAYS = 3
 # A graph of so many launches, fewer where each is long.
 _CALLS, _GRAPH_US = 20, 300.0
 
 
-class LaunchWorker:
-    """A process that has the GPU. Used as a context; a process that died is replaced."""
+class LaunchWorker(GpuProcess):
+    """Measures single kernels of one type."""
 
     def __init__(self, dtype: str) -> None:
+        super().__init__()
         self._dtype = dtype
-        self._worker = PopenWorker(ignore_in_worker, maximum_uses=_KERNELS_PER_PROCESS)
-
-    def __enter__(self) -> LaunchWorker:
-        return self
-
-    def __exit__(self, *_exception: object) -> None:
-        self._worker.kill()
 
     def context_us(self, kernel: Kernel, image: bytes) -> list[float]:
         """Return the microseconds of a launch in each of :data:`CONTEXTS`, after a check.
@@ -57,18 +47,8 @@ class LaunchWorker:
         """Return the constants of the GPU, measured with a kernel of a small tile."""
         return self._ask(kernel, measure_gpu, image)
 
-    def _ask(self, kernel: Kernel, function: object, *arguments: object) -> Any:
-        try:
-            self._worker.send(function, (self._dtype, kernel, *arguments), {}, _TIMEOUT_S)
-            return self._worker.recv()
-        except TimeoutError as err:
-            self._worker.kill()
-            raise TuneError(f"{kernel.program.name}: no result within {_TIMEOUT_S:g} s") from err
-        except (MoonPolyError, ChildProcessError, RuntimeError, ValueError, TypeError) as err:
-            # A kernel that failed on the GPU takes its process's whole context with it.
-            self._worker.kill()
-            reason = str(err).strip().splitlines()[-1]
-            raise TuneError(f"{kernel.program.name}: {reason}") from err
+    def _ask(self, kernel: Kernel, function: Callable[..., Any], *arguments: object) -> Any:
+        return self.ask(kernel.program.name, function, self._dtype, kernel, *arguments)
 
 
 def _context_us(dtype: str, kernel: Kernel, image: bytes) -> list[float]:
