@@ -8,7 +8,6 @@ have in common.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from moonpoly.autotune.gpu.predicted import Predictions
 
 # How strongly weights are held near none and near those that all kernels share, in equivalents of
 # one launch.
@@ -31,49 +32,9 @@ _NEAR, _FAR_WEIGHT = 1.4, 0.05
 # held near none, in launches.
 _TURNS, _COMMON_RIDGE = 2, 2.0
 _DIGITS = 4
-# As the selector gives them: numbers before a launch's terms, and terms.
-_NUMBERS, TERMS = 7, 269
 # As in the selector.
 _LEAST_US = 0.1
 Vector = npt.NDArray[np.float64]
-Key = tuple[str, int, int]
-
-
-@dataclass(frozen=True)
-class Predicted:
-    """A launch as the selector sees it: µs by its kernel's table, by the selector, and the terms
-    whose weights correct the one to the other."""
-
-    table_us: float
-    predicted_us: float
-    load: float
-    overlap: bool
-    terms: Vector
-
-
-def predicted_launches(
-    kernels: Any, names: Sequence[str], record: Mapping[str, Any]
-) -> dict[Key, Predicted]:
-    """Return the launches of one region for a recorded shape, by kernel, cluster and slices.
-
-    They overlap where the record's do.
-    """
-    from moonpoly import _ffi_api
-
-    shape = record["m"], record["n"], record["k"]
-    flat = np.from_dlpack(
-        _ffi_api.gpu_launches(kernels, *shape, access=record["access"], overlap=record["overlap"])
-    )
-    launches: dict[Key, Predicted] = {}
-    rows = flat.reshape(-1, _NUMBERS + TERMS)
-    for (index, cluster, slices, overlap, us, predicted_us, load), terms in zip(
-        rows[:, :_NUMBERS].tolist(), rows[:, _NUMBERS:], strict=True
-    ):
-        key = names[int(index)], int(cluster), int(slices)
-        # Short launches are there both ways.
-        if key not in launches or bool(overlap) == record["overlap"]:
-            launches[key] = Predicted(us, predicted_us, load, bool(overlap), terms)
-    return launches
 
 
 @dataclass(frozen=True)
@@ -95,7 +56,7 @@ def fit_corrections(
     manifest
         A GPU artifact's. Corrections that its costs have are left out of account, and replaced.
     records
-        Shapes with their launches, as ``benchmarks.gpu.record`` writes them.
+        Shapes with their launches, as :mod:`~moonpoly.autotune.gpu.record` makes them.
 
     Returns
     -------
@@ -185,13 +146,10 @@ class _Row:
 
 def _rows(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> Iterator[_Row]:
     """Yield the recorded launches that the selector would make."""
-    from moonpoly import _ffi_api
-
-    kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
-    names = [kernel["name"] for kernel in manifest["kernels"]]
+    predictions = Predictions(manifest)
     shapes: dict[tuple[int, int, int, str], int] = {}
     for record in records:
-        launches = predicted_launches(kernels, names, record)
+        launches = predictions.of(record)
         known = [
             (name, cluster, slices, us, launches[name, cluster, slices])
             for name, cluster, slices, us in record["launches"]

@@ -16,7 +16,6 @@ say nothing of a kernel's table.
 from __future__ import annotations
 
 import copy
-import json
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from moonpoly.autotune.gpu.correction import fit_corrections, predicted_launches
+from moonpoly.autotune.gpu.correction import fit_corrections
+from moonpoly.autotune.gpu.predicted import Predictions
 from moonpoly.autotune.gpu.recorded import (
     FETCHING,
     RecordedLaunch,
@@ -60,7 +60,7 @@ def refit(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
     manifest
         A GPU artifact's.
     records
-        Shapes with their launches, as ``benchmarks.gpu.record`` writes them.
+        Shapes with their launches, as :mod:`~moonpoly.autotune.gpu.record` makes them.
     """
     fitted = copy.deepcopy(dict(manifest))
     machine = fitted["machine"]
@@ -102,17 +102,14 @@ def _launches(
     manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]
 ) -> dict[str, list[RecordedLaunch]]:
     """Pair what was recorded with what the selector predicts."""
-    from moonpoly import _ffi_api
-
-    kernels = _ffi_api.GpuKernelSet(json.dumps(manifest), {})
+    predictions = Predictions(manifest)
     specs = {spec["name"]: spec for spec in manifest["kernels"]}
-    names = list(specs)
     item_bytes = ITEMS[manifest["dtype"]].bytes
     out: dict[str, list[RecordedLaunch]] = defaultdict(list)
     step = ITEMS[manifest["dtype"]].step
     widest = ALIGNED_BYTES // OUTPUT_BYTES[manifest["out_dtype"]]
     for record in records:
-        predicted = predicted_launches(kernels, names, record)
+        predicted = predictions.of(record)
         shape = record["m"], record["n"], record["k"]
         best_us = min(us for *_, us in record["launches"])
         steps = -(-record["k"] // step)
