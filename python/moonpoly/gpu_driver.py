@@ -16,6 +16,7 @@ from moonpoly.error import TargetError
 
 _SUCCESS = 0
 _ATTRIBUTE_MAJOR, _ATTRIBUTE_MINOR, _ATTRIBUTE_NUM_SMS, _ATTRIBUTE_L2_BYTES = 75, 76, 16, 38
+_ATTRIBUTE_SHARED_BYTES = 81  # of a multiprocessor
 _DYNAMIC_SHARED_BYTES = 8
 _LAUNCH_CLUSTER, _LAUNCH_OVERLAP = 4, 6
 _CAPTURE_RELAXED = 2
@@ -72,6 +73,7 @@ class Device:
         self._check(self._driver.cuStreamCreate(ctypes.byref(self._stream), 1))
         self.num_sms = _attribute(_ATTRIBUTE_NUM_SMS)
         self.l2_bytes = _attribute(_ATTRIBUTE_L2_BYTES)
+        self.shared_bytes = _attribute(_ATTRIBUTE_SHARED_BYTES)
         name = ctypes.create_string_buffer(128)
         self._check(self._driver.cuDeviceGetName(name, len(name), 0))
         self.name = name.value.decode()
@@ -120,6 +122,29 @@ class Device:
         self._check(
             self._driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 ctypes.byref(count), function, threads, ctypes.c_size_t(shared_bytes)
+            )
+        )
+        return count.value
+
+    def resident_clusters(
+        self, function: ctypes.c_void_p, cluster: int, threads: int, shared_bytes: int
+    ) -> int:
+        """Return how many clusters of so many blocks of a function the GPU holds at once."""
+        attribute = _LaunchAttribute(id=_LAUNCH_CLUSTER)
+        attribute.value[:3] = [cluster, 1, 1]
+        config = _LaunchConfig(
+            grid=(cluster * self.num_sms, 1, 1),
+            block=(threads, 1, 1),
+            shared_bytes=shared_bytes,
+            stream=self._stream,
+            attributes=ctypes.addressof(attribute),
+            num_attributes=1,
+        )
+        count = ctypes.c_int()
+        self._check(self._driver.cuFuncSetAttribute(function, _DYNAMIC_SHARED_BYTES, shared_bytes))
+        self._check(
+            self._driver.cuOccupancyMaxActiveClusters(
+                ctypes.byref(count), function, ctypes.byref(config)
             )
         )
         return count.value

@@ -24,6 +24,16 @@ def test_no_trials_is_one_line(moonpoly_command):
 
 
 @pytest.mark.parametrize("command", ["tune", "calibrate"])
+def test_launches_are_refused_for_a_processor(moonpoly_command, command):
+    moonpoly_command(command, "--target", "x86-avx2", "--launches", "9").failed_with(9, "on GPUs")
+
+
+def test_no_number_of_measurements_goes_with_costs_that_are_guessed(moonpoly_command):
+    options = ("--target", "cuda-sm90a", "--dtype", "int8", "--like", "float16", "--launches", "9")
+    moonpoly_command("tune", *options).failed_with(2, "leave --trials and --launches")
+
+
+@pytest.mark.parametrize("command", ["tune", "calibrate"])
 def test_a_target_that_this_machine_lacks_is_one_line(moonpoly_command, command, monkeypatch):
     monkeypatch.setattr("moonpoly.target.host_features", lambda: frozenset({"avx2", "fma"}))
     moonpoly_command(command, "--target", "x86-avx512").failed_with(7, "x86-avx512 needs avx512f")

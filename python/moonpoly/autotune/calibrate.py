@@ -12,6 +12,7 @@ from moonpoly.autotune.costs import save_costs
 from moonpoly.autotune.environment import environment
 from moonpoly.autotune.export import candidates_of, rebuild
 from moonpoly.autotune.gpu.calibrate import calibrate_gpu
+from moonpoly.autotune.gpu.launched_costs import num_launches
 from moonpoly.autotune.launcher import Launcher, pinned
 from moonpoly.autotune.machine import measure_machine
 from moonpoly.autotune.progress import progress
@@ -44,16 +45,18 @@ class Calibration:
     seconds: float
 
 
-def calibrate(target: Target, workload: Workload) -> Calibration:
+def calibrate(target: Target, workload: Workload, *, launches: int | None = None) -> Calibration:
     """Measure and fit the task costs of this machine; artifacts are made with them from then on.
 
-    Takes less than two minutes on all cores, which should be otherwise idle. The records stay as
-    they are; the new cost tables are kept in the user's cache.
+    Takes less than two minutes on all cores, which should be otherwise idle; on a GPU three. The
+    records stay as they are; the new cost tables are kept in the user's cache.
 
     Parameters
     ----------
     target, workload
         Whose micro-kernels to measure: this machine must be able to run them.
+    launches
+        For a GPU: shapes to record launches on; 120 if None.
 
     Returns
     -------
@@ -64,11 +67,14 @@ def calibrate(target: Target, workload: Workload) -> Calibration:
     ------
     TargetError
         If this machine can't run the target's code.
+    TuneError
+        If ``launches`` is given for a processor, or launches fail.
     ArtifactError
         If there are no records for the target.
     StorageError
         If the cache can't be written.
     """
+    launches = num_launches(target, launches)
     start = time.perf_counter()
     target.require_host()
     records_path = current_sources(target, workload).records
@@ -76,7 +82,7 @@ def calibrate(target: Target, workload: Workload) -> Calibration:
     kernels = candidates_of(records, target, workload)
     sources = Sources(records_path, own_sources(target, workload).costs)
     if target.is_gpu:
-        calibrate_gpu(target, kernels, records, sources)
+        calibrate_gpu(target, workload, kernels, records, launches, sources)
     else:
         _calibrate_cpu(target, workload, kernels, records, sources)
     return Calibration(sources, len(kernels), time.perf_counter() - start)

@@ -14,6 +14,7 @@ from moonpoly.autotune.cost_model import GRID, CostModel, Samples, fit, tables
 from moonpoly.autotune.costs import save_costs
 from moonpoly.autotune.environment import environment
 from moonpoly.autotune.generate import scheduled_kernel
+from moonpoly.autotune.gpu.launched_costs import num_launches
 from moonpoly.autotune.gpu.tune import tune_gpu
 from moonpoly.autotune.interrupt import between_steps
 from moonpoly.autotune.launcher import Launcher, own_cache_bytes, pinned
@@ -40,7 +41,7 @@ from moonpoly.workload import Workload
 # Of a space of some sixty schedules for each tile.
 TRIALS = 40
 # On a GPU of up to thirty, each compiled by nvcc for seconds: a whole run is to take ten minutes.
-GPU_TRIALS = 5
+GPU_TRIALS = 4
 MAX_KERNELS = 40
 _REFINED = 5
 _SAMPLE_MS = 2.0
@@ -58,7 +59,7 @@ class TuneResult:
         The kept micro-kernels, the most useful first.
     loss
         After each of them, the mean cost of the best plans on the synthetic shapes over that with
-        every candidate.
+        every candidate; on a GPU the mean time of the best launches on the recorded shapes.
     """
 
     sources: Sources
@@ -71,6 +72,7 @@ def tune(
     workload: Workload,
     *,
     trials: int | None = None,
+    launches: int | None = None,
     tiles: Sequence[Candidate] | None = None,
     work_dir: Path | None = None,
     output: Sources | None = None,
@@ -86,7 +88,10 @@ def tune(
     workload
         Operator and dtype.
     trials
-        Schedules measured for each tile; 40, or 5 on a GPU, if None.
+        Schedules measured for each tile; 40, or 4 on a GPU, if None.
+    launches
+        For a GPU: shapes to record launches on, which kernels are chosen and costs fitted by; 120
+        if None.
     tiles
         The candidates; the target's whole search space if None.
     work_dir
@@ -100,10 +105,11 @@ def tune(
     TargetError
         If this machine can't run the target's code.
     TuneError
-        If a tile has no schedule that builds and runs.
+        If a tile has no schedule that builds and runs, or ``launches`` is given for a processor.
     StorageError
         If a file can't be written.
     """
+    launches = num_launches(target, launches)
     target.require_host()
     chosen = candidates(target, workload) if tiles is None else tuple(tiles)
     if work_dir is None:
@@ -111,7 +117,7 @@ def tune(
     sources = output or own_sources(target, workload)
     trials = trials or (GPU_TRIALS if target.is_gpu else TRIALS)
     if target.is_gpu:
-        records, loss = tune_gpu(target, chosen, trials, work_dir, sources)
+        records, loss = tune_gpu(target, chosen, trials, launches, work_dir, sources)
         return TuneResult(sources, records, loss)
     work = Workspace(work_dir)
     search(chosen, target, work, trials)

@@ -15,6 +15,15 @@ from moonpoly.workload import Workload
 Op = Annotated[str, typer.Option("--op", help="The operator to tune.")]
 Dtype = Annotated[str, typer.Option("--dtype", help="Its element type.")]
 
+Launches = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="For a GPU: shapes to record launches on, 120 if not given. With more, kernels are "
+        "chosen and costs fitted better.",
+    ),
+]
+
 
 def tune(
     target: TargetName = "host",
@@ -23,6 +32,7 @@ def tune(
     trials: Annotated[
         int | None, typer.Option(min=1, help="Schedules to measure for each tile.")
     ] = None,
+    launches: Launches = None,
     like: Annotated[
         str,
         typer.Option(
@@ -47,10 +57,14 @@ def tune(
     if like:
         from moonpoly.autotune.gpu.derive import derive
 
+        if trials or launches:
+            raise typer.BadParameter("--like measures nothing: leave --trials and --launches")
         sources = own_sources(resolved, workload)
         derive(resolved, workload, Workload(op, like), sources)
     else:
-        sources = search(resolved, workload, trials=trials, work_dir=work_dir).sources
+        sources = search(
+            resolved, workload, trials=trials, launches=launches, work_dir=work_dir
+        ).sources
     console.print(f"records: {sources.records}")
     console.print(f"task costs: {sources.costs}")
 
@@ -71,10 +85,15 @@ def export(
     console.print(f"{artifact.path}  {len(artifact.manifest['kernels'])} micro-kernels")
 
 
-def calibrate(target: TargetName = "host", op: Op = "gemm", dtype: Dtype = "float32") -> None:
+def calibrate(
+    target: TargetName = "host",
+    op: Op = "gemm",
+    dtype: Dtype = "float32",
+    launches: Launches = None,
+) -> None:
     """Refit the task costs on this machine; best when it is otherwise idle."""
     from moonpoly.autotune.calibrate import calibrate as refit
 
-    done = refit(Target.parse(target), Workload(op, dtype))
+    done = refit(Target.parse(target), Workload(op, dtype), launches=launches)
     console.print(f"{done.num_kernels} micro-kernels measured and fitted in {done.seconds:.0f} s")
     console.print(f"task costs: {done.sources.costs}; artifacts are built with them from now on")

@@ -11,6 +11,7 @@ from moonpoly import _ffi_api, planning
 from moonpoly.autotune.costs import load_costs
 from moonpoly.autotune.export import candidates_of
 from moonpoly.autotune.gpu import derive as deriving
+from moonpoly.autotune.gpu import merged
 from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.autotune.gpu.derive import derive, spilled
 from moonpoly.autotune.gpu.export import costs_of, program_of
@@ -79,7 +80,7 @@ def test_the_widest_tile_of_a_function_that_spills_is_left_out(monkeypatch):
             future.set_result((Kernel(program, "", (), 0, 8 * spills), b""))
             return future
 
-    monkeypatch.setattr(deriving, "compile_pool", Pool)
+    monkeypatch.setattr(merged, "compile_pool", Pool)
     assert spilled(TARGET, programs) == {configs[2].name("sm90a")}
     # The function of all three, then that of two.
     assert [len(program.config.widths) for program in tried] == [3, 2]

@@ -5,14 +5,24 @@ Run on a machine with a Hopper GPU: ``pytest -m gpu tests/autotune/gpu``.
 
 from __future__ import annotations
 
+import math
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 
+from moonpoly.autotune.gpu.cost_model import GRID, LaunchSample, fit
+from moonpoly.autotune.gpu.export import write_artifact
 from moonpoly.autotune.gpu.launch import Launch, bench
+from moonpoly.autotune.gpu.machine import measure_gpu
 from moonpoly.autotune.gpu.measure import checks
+from moonpoly.autotune.gpu.recording import record
+from moonpoly.autotune.gpu.refit import refit
+from moonpoly.autotune.gpu.shapes import drawn_shapes, range_shapes
 from moonpoly.target import gpu_features
+from moonpoly.workload import Workload
 
-from .conftest import KINDS, PAIRS, types_of
+from .conftest import KINDS, PAIRS, TARGET, types_of
 from .float8_sums import float8_sums
 
 pytestmark = [
@@ -46,6 +56,43 @@ def test_a_cut_reduction_gives_the_same_bits_twice(compiled, kind):
         on.launcher(kernels[kind], function, slots, launch)()
         results.append(on.result(launch, config.out_dtype).tobytes())
     assert len(set(results)) == 1
+
+
+def test_launches_are_recorded_as_they_are_exported(compiled, tmp_path):
+    """Of an artifact with every kind of kernel, on shapes of every kind and of each alone."""
+    kernels, image = compiled
+    programs = [kernel.program for kernel in kernels.values()]
+    table = fit("x", list(computed_samples())).table()
+    constants = measure_gpu("float16", kernels["swapped"], image)
+    assert constants.cluster_slots[0] == constants.num_sms
+    assert constants.lone_bytes == 116736
+    artifact = write_artifact(
+        tmp_path / "artifact",
+        TARGET,
+        Workload("gemm", "float16"),
+        "",
+        [(list(kernels.values()), image)],
+        {program: (program,) for program in programs},
+        programs,
+        {
+            "kernels": {program.name: table for program in programs},
+            "grid": GRID,
+            "machine": asdict(constants),
+        },
+    )
+    ranges = {p.name: range_shapes(p.config, constants.num_sms) for p in programs}
+    records = record(artifact, drawn_shapes(24, 0), ranges, tmp_path / "launches")
+    assert len(records) > 24 + 10 * len(programs)
+    launched = {name for row in records for name, *_ in row["launches"]}
+    assert launched == {program.name for program in programs}
+    for kernel in refit(artifact.manifest, records)["kernels"]:
+        assert len(kernel["cost"]["correction"]) == 269
+
+
+def computed_samples():
+    for k in (64, 256, 1024, 4096):
+        for load in (0.1, 0.5, 1.0, 2.0, 4.0):
+            yield LaunchSample(k, load, 1.0, 1, 1, 2.0 + math.ceil(load) * (1.0 + 4e-3 * k))
 
 
 @pytest.mark.parametrize("types", PAIRS, ids=map(":".join, PAIRS))

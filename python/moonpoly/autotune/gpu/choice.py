@@ -38,7 +38,7 @@ def choose(
     functions
         The compiled function of each kernel that may be kept, by the kernel's name.
     records
-        Shapes with their launches, as ``benchmarks.gpu.record`` writes them.
+        Shapes with their launches, as :mod:`~moonpoly.autotune.gpu.record` makes them.
     most, most_kernels
         Functions, and kernels, that may be kept.
     always
@@ -77,6 +77,18 @@ def choose(
             if gain > now + _LEAST_GAIN:
                 kept[place] = index
     return [names[index] for index in sorted(kept)]
+
+
+def losses(
+    kept: Sequence[str], names: Sequence[str], records: Sequence[Mapping[str, Any]]
+) -> tuple[float, ...]:
+    """Return after each kept kernel the mean time of the best launches over that of all ``names``.
+
+    The mean is that of logarithms.
+    """
+    logs, weights = _slower(names, records)
+    best = np.minimum.accumulate(logs[:, [names.index(name) for name in kept]], axis=1)
+    return tuple(np.exp(weights @ best).tolist())
 
 
 def _slower(names: Sequence[str], records: Sequence[Mapping[str, Any]]) -> tuple[Matrix, Matrix]:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from moonpoly.autotune.candidates import candidates, space_of
 from moonpoly.autotune.costs import load_costs, save_costs
-from moonpoly.autotune.gpu.compile import compiler_path
-from moonpoly.autotune.gpu.program import Program, merge_programs, program_of_trace
-from moonpoly.autotune.gpu.search import compile_pool, compiled
-from moonpoly.autotune.progress import progress
+from moonpoly.autotune.gpu.merged import build_merged
+from moonpoly.autotune.gpu.program import Program, program_of_trace
+from moonpoly.autotune.gpu.workspace import GpuWorkspace
 from moonpoly.autotune.records import TuningRecord, load_records, save_records
 from moonpoly.autotune.sources import Sources, current_sources
 from moonpoly.error import TuneError
@@ -81,32 +82,10 @@ def translated(
 
 
 def spilled(target: Target, programs: Sequence[Program]) -> set[str]:
-    """Compile programs; return the names of those whose registers don't hold what they need.
-
-    Of several that one function serves, the widest go until the others fit.
-    """
-    compiler_path()
-    pool, isa = compile_pool(), space_of(target).facts.isa
-    left, bytes_of = list(programs), dict[Program, int]()
-    while True:
-        served = merge_programs(left, isa)
-        new = [program for program in served if program not in bytes_of]
-        futures = [pool.submit(compiled, program, target) for program in new]
-        with progress() as bar:
-            for future in bar.track(futures, description=f"for {target.name}"):
-                kernel, _ = future.result()
-                bytes_of[kernel.program] = kernel.spilled_bytes
-        spilling = [program for program in served if bytes_of[program]]
-        if not spilling:
-            return {program.name for program in programs} - {program.name for program in left}
-        for program in spilling:
-            widest = max(map(_width, served[program]))
-            left = [p for p in left if p not in served[program] or _width(p) < widest]
-
-
-def _width(program: Program) -> int:
-    """Return how much of a register file a program of its kind takes, to compare."""
-    return program.config.um * program.config.un
+    """Compile programs; return the names of those whose registers don't hold what they need."""
+    with TemporaryDirectory(prefix="moonpoly-") as folder:
+        built = build_merged(target, programs, GpuWorkspace(Path(folder)))
+    return {program.name for program in programs} - {program.name for program in built.programs}
 
 
 def _by_bytes(grid: dict[str, Any], like: Workload, workload: Workload) -> dict[str, Any]:

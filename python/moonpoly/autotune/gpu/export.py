@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -63,16 +63,58 @@ def export_gpu(
         merged[start : start + _KERNELS_OF_IMAGE]
         for start in range(0, len(merged), _KERNELS_OF_IMAGE)
     ]
-    tables = costs_of(target, programs, costs)
-    entries: list[dict[str, Any]] = []
-    with progress() as bar, atomic_dir(path) as folder:
-        require_space(folder, _SPACE_BYTES)
-        step = bar.add_task(f"building {target.name} {workload.key}", total=len(groups))
+    with progress() as bar:
         pool = compile_pool()
         futures = [pool.submit(compile_group, group, target) for group in groups]
-        images = {}
-        for number, future in enumerate(futures):
-            kernels, image = future.result()
+        title = f"building {target.name} {workload.key}"
+        compiled = (future.result() for future in bar.track(futures, description=title))
+        return write_artifact(
+            path, target, workload, sources.digest(), compiled, served, programs, costs
+        )
+
+
+def write_artifact(
+    path: Path,
+    target: Target,
+    workload: Workload,
+    digest: str,
+    compiled: Iterable[tuple[Sequence[Kernel], bytes]],
+    served: Mapping[Program, Sequence[Program]],
+    programs: Sequence[Program],
+    costs: dict[str, Any],
+) -> Artifact:
+    """Write compiled programs with their manifest.
+
+    Parameters
+    ----------
+    path
+        The folder; it appears whole or not at all.
+    digest
+        What says that the artifact is of its sources.
+    compiled
+        Images, with the kernels in each.
+    served
+        The programs that each compiled one serves.
+    programs
+        All of these, in the order to list them.
+    costs
+        Tables, by kernel, their axes and the machine's constants, as a cost file holds them.
+
+    Raises
+    ------
+    ArtifactError
+        If there are no costs of one.
+    TuneError
+        If a compiled program's registers don't hold what it needs.
+    StorageError
+        If the folder can't be written.
+    """
+    tables = costs_of(target, programs, costs)
+    entries: list[dict[str, Any]] = []
+    images: dict[str, str] = {}
+    with atomic_dir(path) as folder:
+        require_space(folder, _SPACE_BYTES)
+        for number, (kernels, image) in enumerate(compiled):
             name = f"kernels_{number:02}.cubin"
             (folder / name).write_bytes(image)
             images[name] = digest_of(folder / name)
@@ -80,7 +122,6 @@ def export_gpu(
                 entries += [
                     _entry(kernel, program, name, tables) for program in served[kernel.program]
                 ]
-            bar.advance(step)
         # In the order of the records: selecting is faster where those that serve most come first.
         place = {program.name: number for number, program in enumerate(programs)}
         entries.sort(key=lambda entry: place[entry["name"]])
@@ -91,7 +132,7 @@ def export_gpu(
             "op": workload.op,
             "dtype": workload.dtype,
             "out_dtype": workload.out_dtype,
-            "digest": sources.digest(),
+            "digest": digest,
             "images": images,
             "grid": costs["grid"],
             "kernels": entries,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from moonpoly.autotune.gpu.compile import Kernel
+from moonpoly.autotune.gpu.cost_model import CLUSTERS
 from moonpoly.autotune.gpu.launch import Launch, bench
 from moonpoly.gpu_driver import capability
 from moonpoly.tir_templates.items import ITEMS
@@ -15,6 +16,8 @@ _CALLS, _REPLAYS = 40, 5
 _SMALL = (64, 64, 64)
 _STREAMED_WAVES, _STREAMED_K = 4, 4096
 _CACHED_WAVES, _CACHED_K = 1, 2048
+# Enough for a block not to share a multiprocessor.
+_MORE_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,12 @@ class GpuConstants:
         Longer kernels don't gain by it.
     l2_bytes, l2_gbs, dram_gbs
         The second cache, and how fast it and the memory behind are read, in GB/s.
+    lone_bytes
+        Shared memory that a block must take more than for no other to lie beside it; 0 where
+        launches don't overlap.
+    cluster_slots
+        Clusters of 1, 2, 4 and 8 blocks that the GPU holds at once, such a block on each
+        multiprocessor.
     """
 
     num_sms: int
@@ -42,6 +51,8 @@ class GpuConstants:
     l2_bytes: float
     l2_gbs: float
     dram_gbs: float
+    lone_bytes: int
+    cluster_slots: tuple[int, ...]
 
 
 def measure_gpu(dtype: str, kernel: Kernel, image: bytes) -> GpuConstants:
@@ -60,6 +71,7 @@ def measure_gpu(dtype: str, kernel: Kernel, image: bytes) -> GpuConstants:
     # Before Hopper no launch can overlap the one before it.
     overlaps = int(capability() or 0) >= 90
     small = us(_SMALL)
+    lone_bytes, config = on.device.shared_bytes // 2, kernel.program.config
     overlapped = us(_SMALL, overlap=True) if overlaps else small
     return GpuConstants(
         num_sms=on.device.num_sms,
@@ -69,4 +81,11 @@ def measure_gpu(dtype: str, kernel: Kernel, image: bytes) -> GpuConstants:
         l2_bytes=float(on.device.l2_bytes),
         l2_gbs=rate(_CACHED_WAVES, _CACHED_K),
         dram_gbs=rate(_STREAMED_WAVES, _STREAMED_K),
+        lone_bytes=lone_bytes if overlaps else 0,
+        cluster_slots=tuple(
+            on.device.resident_clusters(function, cluster, config.threads, lone_bytes + _MORE_BYTES)
+            if overlaps
+            else on.device.num_sms // cluster
+            for cluster in CLUSTERS
+        ),
     )

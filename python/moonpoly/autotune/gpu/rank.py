@@ -88,13 +88,39 @@ def synthetic_shapes(count: int = 1500) -> SyntheticShapes:
 
 def rank(contenders: Sequence[Contender], shapes: SyntheticShapes, max_kept: int) -> Ranking:
     """Return the set of at most ``max_kept`` contenders found by adding the best one each time."""
+    return _rank(_logs(contenders, shapes), max_kept)
+
+
+def shortlist(
+    contenders: Sequence[Contender], shapes: SyntheticShapes, max_kept: int
+) -> tuple[int, ...]:
+    """Return at most ``max_kept`` contenders to look at more closely, the most useful first.
+
+    They are the set that :func:`rank` keeps, the set that it keeps of the rest, and so on: where
+    costs are a little wrong, one of the next best is the best.
+    """
+    logs = _logs(contenders, shapes)
+    left, listed = list(range(len(contenders))), list[int]()
+    while left and len(listed) < max_kept:
+        ranking = _rank(logs[left], max_kept - len(listed))
+        best = [left[index] for index in ranking.kept]
+        listed += best
+        left = [index for index in left if index not in best]
+    return tuple(listed)
+
+
+def _logs(contenders: Sequence[Contender], shapes: SyntheticShapes) -> np.ndarray:
+    """Return the logarithms of the best plans' costs, contenders by shapes."""
     logs = np.stack([np.log(plan_us(one, shapes)) for one in contenders])
-    logs = np.where(np.isfinite(logs), logs, _NO_PLAN)
+    return np.where(np.isfinite(logs), logs, _NO_PLAN)
+
+
+def _rank(logs: np.ndarray, max_kept: int) -> Ranking:
     ideal = logs.min(axis=0)
-    best = np.full(len(shapes.m), _NO_PLAN)
+    best = np.full(logs.shape[1], _NO_PLAN)
     kept: list[int] = []
     loss: list[float] = []
-    while len(kept) < min(max_kept, len(contenders)):
+    while len(kept) < min(max_kept, len(logs)):
         totals = np.minimum(logs, best).mean(axis=1)
         totals[kept] = np.inf
         index = int(np.argmin(totals))

@@ -123,7 +123,7 @@ def _measure(
     """Measure a compiled program and commit the result, or that there is none."""
     try:
         kernel, image = future.result()
-        work.save_image(drawn.candidate, kernel, image)
+        work.save_image(drawn.candidate.name, kernel, image)
         if kernel.spilled_bytes:
             raise TuneError(f"{drawn.program.name} spills {kernel.spilled_bytes} bytes")
         seconds = [us * 1e-6 for us in worker.context_us(kernel, image)]

@@ -4,76 +4,106 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from moonpoly.autotune.candidates import Candidate, space_of
+from moonpoly.autotune.candidates import Candidate
 from moonpoly.autotune.costs import save_costs
 from moonpoly.autotune.environment import environment
+from moonpoly.autotune.gpu.contest import contest
 from moonpoly.autotune.gpu.cost_model import GRID, LaunchCosts, fit, tables
+from moonpoly.autotune.gpu.launched_costs import launched_costs
 from moonpoly.autotune.gpu.machine import GpuConstants
 from moonpoly.autotune.gpu.measure import CONTEXTS, LaunchWorker
-from moonpoly.autotune.gpu.program import Program, program_of_trace
-from moonpoly.autotune.gpu.rank import Contender, rank, synthetic_shapes
+from moonpoly.autotune.gpu.merged import build_merged
+from moonpoly.autotune.gpu.rank import Contender, shortlist, synthetic_shapes
 from moonpoly.autotune.gpu.search import search
+from moonpoly.autotune.gpu.winners import Winner, image_of, winners_of
 from moonpoly.autotune.gpu.workspace import GpuWorkspace
 from moonpoly.autotune.interrupt import between_steps
 from moonpoly.autotune.progress import progress
-from moonpoly.autotune.rank import Ranking
 from moonpoly.autotune.records import TuningRecord, save_records
-from moonpoly.autotune.search import (
-    FAILED_SECONDS,
-    open_database,
-    sampled_values,
-    trace_json,
-)
 from moonpoly.autotune.sources import Sources
 from moonpoly.error import TuneError
 from moonpoly.schedules import configs
 from moonpoly.target import Target
+from moonpoly.workload import Workload
 
-MAX_KERNELS = 48
-# The decisions of a tile's schedule that are worth sampling: fast alone, and fast in crowds.
-_WEIGHTS = ({"latency": 2.0, "wave": 1.0}, {"wave": 1.0, "deep": 1.0, "waves": 2.0})
-_SAMPLES, _CUTS = 48, 24
-
-
-@dataclass(frozen=True)
-class Winner:
-    """A program chosen for one of the uses of a tile, and the record of how it was found."""
-
-    candidate: Candidate
-    program: Program
-    record: TuningRecord
+# As many as a set of kernels can hold.
+MAX_CONTENDERS = 96
+# Enough for a ranking; what is kept is fitted to more launches.
+_SAMPLES, _CUTS = 24, 12
 
 
 def tune_gpu(
     target: Target,
     chosen: Sequence[Candidate],
     trials: int,
+    launches: int,
     work_dir: Path,
     output: Sources,
 ) -> tuple[tuple[TuningRecord, ...], tuple[float, ...]]:
-    """Search, sample, fit and rank; write records and cost tables.
+    """Search, sample, fit, rank, record and refit; write records and cost tables.
 
-    Returns the kept records, the most useful first, and the loss of the set after each.
+    Returns the kept records, the most useful first, and the loss of the set after each: the mean
+    time of its best launches on the recorded shapes over that of the best contender's.
+
+    Parameters
+    ----------
+    launches
+        Shapes to record launches on: to choose by, and as many others to fit costs to.
 
     Raises
     ------
     TuneError
-        If no program of any tile could be built and run.
+        If no program of any tile could be built and run, or launches fail.
     """
     work = GpuWorkspace(work_dir)
+    failures = _search(target, chosen, trials, work)
+    winners = [winner for candidate in chosen for winner in winners_of(candidate, target, work)]
+    if not winners:
+        raise TuneError(f"no program could be built and run; the last error: {failures[-1:]}")
+    constants = _sample(winners, work)
+    with ThreadPoolExecutor() as threads:
+        fitted = list(threads.map(lambda winner: _fit(winner, work), winners))
+    known = {
+        "kernels": tables({w.program.name: c for w, c in zip(winners, fitted, strict=True)}),
+        "grid": GRID,
+        "machine": asdict(constants),
+    }
+    workload = Workload("gemm", chosen[0].dtype, chosen[0].out_dtype)
+    listed = [winners[index] for index in _shortlist(winners, fitted, constants)]
+    kept, loss = contest(target, workload, listed, known, launches, work)
+    merged = build_merged(target, [winner.program for winner in kept], work)
+    costs = launched_costs(target, workload, merged, known, launches, work.root)
+    names = {program.name for program in merged.programs}
+    records = tuple(winner.record for winner in kept if winner.program.name in names)
+    output.records.parent.mkdir(parents=True, exist_ok=True)
+    save_records(output.records, records)
+    save_costs(
+        output.costs,
+        costs["kernels"],
+        grid=costs["grid"],
+        machine=costs["machine"],
+        environment=environment(),
+        records_path=output.records,
+    )
+    loss = tuple(x for x, winner in zip(loss, kept, strict=True) if winner.program.name in names)
+    _print_summary(records, loss, len(winners), failures)
+    return records, loss
+
+
+def _search(
+    target: Target, chosen: Sequence[Candidate], trials: int, work: GpuWorkspace
+) -> list[str]:
+    """Search every tile; return why programs were not usable."""
+    failures: list[str] = []
     with progress() as bar, between_steps() as check:
-        total = sum(
-            min(trials, len(configs(candidate.tile, candidate.dtype))) for candidate in chosen
-        )
+        total = sum(min(trials, len(configs(each.tile, each.dtype))) for each in chosen)
         step = bar.add_task("searching", total=total)
-        failures: list[str] = []
 
         def on_trial(failure: str) -> None:
             if failure:
@@ -82,68 +112,7 @@ def tune_gpu(
             check()
 
         search(chosen, target, work, trials, on_trial)
-    winners = [winner for candidate in chosen for winner in _winners(candidate, target, work)]
-    if not winners:
-        raise TuneError(f"no program could be built and run; the last error: {failures[-1:]}")
-    constants = _sample(winners, work)
-    with ThreadPoolExecutor() as threads:
-        costs = list(threads.map(lambda winner: _fit(winner, work), winners))
-    contenders = [
-        Contender(w.program.config, c, w.program.config.blocks * constants.num_sms)
-        for w, c in zip(winners, costs, strict=True)
-    ]
-    ranking = rank(contenders, synthetic_shapes(), MAX_KERNELS)
-    records = tuple(winners[i].record for i in ranking.kept)
-    output.records.parent.mkdir(parents=True, exist_ok=True)
-    save_records(output.records, records)
-    kept = {winners[i].program.name: costs[i] for i in ranking.kept}
-    save_costs(
-        output.costs,
-        tables(kept),
-        grid=GRID,
-        machine=asdict(constants),
-        environment=environment(),
-        records_path=output.records,
-    )
-    _print_summary(records, ranking, len(winners), failures)
-    return records, ranking.loss
-
-
-def _winners(candidate: Candidate, target: Target, work: GpuWorkspace) -> list[Winner]:
-    """Return the best program of each use, once each."""
-    space = space_of(target)
-    trials = [
-        record
-        for record in open_database(work.root, candidate).get_all_tuning_records()
-        if float(record.run_secs[0]) < FAILED_SECONDS
-    ]
-    if not trials:
-        return []
-    logs = np.log([[float(s) for s in trial.run_secs] for trial in trials])
-    best = {
-        int(np.argmin(sum(w * logs[:, list(CONTEXTS).index(c)] for c, w in weights.items())))
-        for weights in _WEIGHTS
-    }
-    found = []
-    for index in sorted(best):
-        trace = trace_json(trials[index].trace)
-        program = program_of_trace(candidate, space.facts.isa, trace)
-        us = [float(seconds) * 1e6 for seconds in trials[index].run_secs]
-        record = TuningRecord(
-            kernel=program.name,
-            family=candidate.tile.family,
-            um=candidate.tile.um,
-            un=candidate.tile.un,
-            trace=trace,
-            decisions=dict(
-                zip(space.decisions_of(candidate.tile.family), sampled_values(trace), strict=True)
-            ),
-            gflops={f"{name}_us": round(t, 2) for name, t in zip(CONTEXTS, us, strict=True)},
-            trials=len(trials),
-            environment=environment(),
-        )
-        found.append(Winner(candidate, program, record))
-    return found
+    return failures
 
 
 def _sample(winners: Sequence[Winner], work: GpuWorkspace) -> GpuConstants:
@@ -153,19 +122,22 @@ def _sample(winners: Sequence[Winner], work: GpuWorkspace) -> GpuConstants:
         for winner in bar.track(winners, description="sampling launches"):
             check()
             if work.samples(winner.candidate, winner.program) is None:
-                kernel, image = work.image(winner.candidate, winner.program)
-                found = worker.samples(kernel, image, _SAMPLES, _CUTS)
+                found = worker.samples(*image_of(winner, work), _SAMPLES, _CUTS)
                 work.save_samples(winner.candidate, winner.program, found)
-        small = min(
-            (
-                w
-                for w in winners
-                if w.program.config.loads != "strided" and not w.program.config.split
-            ),
-            key=lambda w: abs(w.program.config.um * w.program.config.un - 64 * 64),
-            default=winners[0],
-        )
-        return worker.constants(*work.image(small.candidate, small.program))
+        constants = work.constants()
+        if constants is None:
+            small = min(
+                (
+                    w
+                    for w in winners
+                    if w.program.config.loads != "strided" and not w.program.config.split
+                ),
+                key=lambda w: abs(w.program.config.um * w.program.config.un - 64 * 64),
+                default=winners[0],
+            )
+            constants = worker.constants(*image_of(small, work))
+            work.save_constants(constants)
+        return constants
 
 
 def _fit(winner: Winner, work: GpuWorkspace) -> LaunchCosts:
@@ -174,17 +146,27 @@ def _fit(winner: Winner, work: GpuWorkspace) -> LaunchCosts:
     return fit(winner.program.name, samples)
 
 
+def _shortlist(
+    winners: Sequence[Winner], costs: Sequence[LaunchCosts], constants: GpuConstants
+) -> tuple[int, ...]:
+    contenders = [
+        Contender(w.program.config, c, w.program.config.blocks * constants.num_sms)
+        for w, c in zip(winners, costs, strict=True)
+    ]
+    return shortlist(contenders, synthetic_shapes(), MAX_CONTENDERS)
+
+
 def _print_summary(
-    kept: Sequence[TuningRecord], ranking: Ranking, winners: int, failures: Sequence[str]
+    kept: Sequence[TuningRecord], loss: Sequence[float], winners: int, failures: Sequence[str]
 ) -> None:
     table = Table(title=f"{len(kept)} micro-kernels kept of {winners}, the most useful first")
     table.add_column("micro-kernel")
     for context in CONTEXTS:
         table.add_column(f"{context} µs", justify="right")
     table.add_column("cost of the set", justify="right")
-    for record, loss in zip(kept, ranking.loss, strict=True):
-        us = (str(record.gflops[f"{context}_us"]) for context in CONTEXTS)
-        table.add_row(record.kernel, *us, f"{loss:.3f}")
+    for each, after in zip(kept, loss, strict=True):
+        us = (str(each.gflops[f"{context}_us"]) for context in CONTEXTS)
+        table.add_row(each.kernel, *us, f"{after:.3f}")
     console = Console()
     console.print(table)
     if failures:
