@@ -6,11 +6,14 @@ Run on a machine with a Hopper GPU: ``pytest -m gpu tests/autotune/gpu``.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import asdict
 
 import numpy as np
 import pytest
 
+from moonpoly.autotune.candidates import candidates
+from moonpoly.autotune.costs import load_costs
 from moonpoly.autotune.gpu.cost_model import GRID, LaunchSample, fit
 from moonpoly.autotune.gpu.export import write_artifact
 from moonpoly.autotune.gpu.launch import Launch, bench
@@ -19,6 +22,8 @@ from moonpoly.autotune.gpu.measure import checks
 from moonpoly.autotune.gpu.recording import record
 from moonpoly.autotune.gpu.refit import refit
 from moonpoly.autotune.gpu.shapes import drawn_shapes, range_shapes
+from moonpoly.autotune.sources import Sources
+from moonpoly.autotune.tune import tune
 from moonpoly.target import gpu_features
 from moonpoly.workload import Workload
 
@@ -93,6 +98,33 @@ def computed_samples():
     for k in (64, 256, 1024, 4096):
         for load in (0.1, 0.5, 1.0, 2.0, 4.0):
             yield LaunchSample(k, load, 1.0, 1, 1, 2.0 + math.ceil(load) * (1.0 + 4e-3 * k))
+
+
+def test_few_tiles_are_tuned_from_search_to_costs(tmp_path):
+    """Every step of a tuning run, in about a minute; the second time nothing is measured."""
+    tiles = {
+        *(("whole", 128, un) for un in (64, 128)),
+        ("whole", 64, 64),
+        ("split", 16, 64),
+        ("residue", 64, 32),
+        ("direct", 32, 32),
+        ("gemv", 1, 16),
+        ("strided", 64, 64),
+    }
+    workload = Workload("gemm", "float16")
+    chosen = [
+        c for c in candidates(TARGET, workload) if (c.tile.family, c.tile.um, c.tile.un) in tiles
+    ]
+    output = Sources(tmp_path / "records.jsonl", tmp_path / "costs.json")
+    options = {"trials": 2, "launches": 20, "tiles": chosen, "work_dir": tmp_path / "work"}
+    tuned = tune(TARGET, workload, output=output, **options)
+    assert {"whole", "strided"} <= {record.family for record in tuned.records}
+    costs = load_costs(output.costs, output.records)
+    assert all(len(table["correction"]) == 269 for table in costs["kernels"].values())
+    start = time.monotonic()
+    again = tune(TARGET, workload, output=output, **options)
+    assert [r.kernel for r in again.records] == [r.kernel for r in tuned.records]
+    assert time.monotonic() - start < 60
 
 
 @pytest.mark.parametrize("types", PAIRS, ids=map(":".join, PAIRS))

@@ -16,8 +16,6 @@ _CALLS, _REPLAYS = 40, 5
 _SMALL = (64, 64, 64)
 _STREAMED_WAVES, _STREAMED_K = 4, 4096
 _CACHED_WAVES, _CACHED_K = 1, 2048
-# Enough for a block not to share a multiprocessor.
-_MORE_BYTES = 1024
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,7 @@ class GpuConstants:
     l2_bytes, l2_gbs, dram_gbs
         The second cache, and how fast it and the memory behind are read, in GB/s.
     lone_bytes
-        Shared memory that a block must take more than for no other to lie beside it; 0 where
+        Shared memory of a block that leaves none for a second one on its multiprocessor; 0 where
         launches don't overlap.
     cluster_slots
         Clusters of 1, 2, 4 and 8 blocks that the GPU holds at once, such a block on each
@@ -83,7 +81,7 @@ def measure_gpu(dtype: str, kernel: Kernel, image: bytes) -> GpuConstants:
         dram_gbs=rate(_STREAMED_WAVES, _STREAMED_K),
         lone_bytes=lone_bytes if overlaps else 0,
         cluster_slots=tuple(
-            on.device.resident_clusters(function, cluster, config.threads, lone_bytes + _MORE_BYTES)
+            on.device.resident_clusters(function, cluster, config.threads, lone_bytes)
             if overlaps
             else on.device.num_sms // cluster
             for cluster in CLUSTERS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -104,23 +104,13 @@ def record(
 def _steps(
     shapes: Sequence[Shape], ranges: Mapping[str, Sequence[Shape]]
 ) -> dict[str, Callable[[RecordWorker], list[Record]]]:
-    """Return what to do by the name of each step."""
+    """Return what to ask of a worker, by the name of each step."""
     steps: dict[str, Callable[[RecordWorker], list[Record]]] = {}
     for shape in shapes:
-        steps["x".join(map(str, shape))] = partial(_of_shape, shape, _HOPELESS_RATIO)
+        steps["x".join(map(str, shape))] = methodcaller("of_shape", shape, _HOPELESS_RATIO)
     for kernel, each in ranges.items():
-        steps[kernel] = partial(_of_kernel, kernel, each, _HOPELESS_RATIO)
+        steps[kernel] = methodcaller("of_kernel", kernel, each, _HOPELESS_RATIO)
     return steps
-
-
-def _of_shape(shape: Shape, ratio: float, worker: RecordWorker) -> list[Record]:
-    return worker.of_shape(shape, ratio)
-
-
-def _of_kernel(
-    kernel: str, shapes: Sequence[Shape], ratio: float, worker: RecordWorker
-) -> list[Record]:
-    return worker.of_kernel(kernel, shapes, ratio)
 
 
 def _digest(manifest: Mapping[str, Any]) -> str:
