@@ -35,6 +35,14 @@ enum class GpuLoads : uint8_t {
   kStrided,
 };
 
+/*! \brief The most particular way to read rows `stride` items apart, the first one aligned. */
+inline GpuLoads AccessOfRows(const GpuTypes& types, int64_t stride) {
+  const int32_t align = types.aligned_items();
+  if (stride % align == 0) return GpuLoads::kTma;
+  // Rows an odd number of bytes apart would take too many tensor maps.
+  return stride * types.residues() % align == 0 ? GpuLoads::kResidue : GpuLoads::kDirect;
+}
+
 /*! \brief One argument of a compiled kernel, by the name that the tile program gives it. */
 enum class GpuParam : uint8_t {
   // x is the operand along the rows of the tensor cores, y the other.

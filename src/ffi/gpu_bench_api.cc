@@ -119,8 +119,7 @@ ffi::Tensor BenchSelect(const GpuKernelSet& ks, const ffi::Shape& flat, const ff
   }
   std::vector<double> us;
   for (size_t i = 0; i < flat.size(); i += 3) {
-    const bool aligned = flat[i + 2] % ks->manifest().types.aligned_items() == 0;
-    const GpuLoads access = aligned ? GpuLoads::kTma : GpuLoads::kStrided;
+    const GpuLoads access = AccessOfRows(ks->manifest().types, flat[i + 2]);
     const GpuProblem problem{flat[i], flat[i + 1], flat[i + 2], ParseGpuLayout(layout),
                              access,  true};
     us.push_back(SelectionUs(cached, [&] {

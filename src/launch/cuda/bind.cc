@@ -87,12 +87,10 @@ Storage StorageOf(const Matrix& matrix, bool prefer_rows, int64_t align, const c
 }
 
 GpuLoads AccessOf(const void* data, int64_t stride, const GpuTypes& types) {
-  const int64_t align = types.aligned_items();
   if (stride == 0) return GpuLoads::kStrided;
-  const bool aligned = reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % align == 0;
-  if (aligned) return GpuLoads::kTma;
-  // Rows an odd number of bytes apart would take too many tensor maps.
-  return stride * types.residues() % align == 0 ? GpuLoads::kResidue : GpuLoads::kDirect;
+  const GpuLoads access = AccessOfRows(types, stride);
+  const bool aligned = reinterpret_cast<uintptr_t>(data) % 16 == 0;
+  return aligned ? access : std::max(access, GpuLoads::kResidue);
 }
 
 }  // namespace
