@@ -17,9 +17,12 @@ const char* GpuPatternName(GpuPattern pattern) {
 namespace {
 
 // So much shared memory that no more blocks fit a multiprocessor than are its share; 0 where what
-// else they take has that effect.
-int64_t SpreadBytes(const GpuKernelSpec& kernel, const GpuMachine& machine, int64_t blocks) {
-  const int64_t share = CeilDiv(blocks, int64_t{machine.num_sms});
+// else they take has that effect. Clusters leave some multiprocessors idle: of eight blocks 16
+// would be two rounds where each had but one multiprocessor's worth.
+int64_t SpreadBytes(const GpuKernelSpec& kernel, const GpuMachine& machine, int64_t blocks,
+                    int32_t cluster) {
+  const int64_t slots = machine.cluster_slots[ClusterIndex(cluster)];
+  const int64_t share = CeilDiv(CeilDiv(blocks, int64_t{cluster}), slots);
   if (share > 1 && share >= kernel.blocks_per_sm) return 0;
   return 2 * int64_t{machine.lone_bytes} / (share + 1);
 }
@@ -42,7 +45,10 @@ GpuDepth DepthOf(const GpuKernelSpec& kernel, const GpuMachine& machine, const G
     if (fitting >= kEnoughSlots) slots = std::min(slots, fitting);
     bytes = std::max<int64_t>(ring.base_bytes + slots * ring.slot_bytes, ring.least_bytes);
   }
-  if (overlap) bytes = std::max(bytes, SpreadBytes(kernel, machine, tiling.blocks));
+  if (overlap) {
+    const int32_t cluster = kernel.split ? split.cluster : kernel.cluster();
+    bytes = std::max(bytes, SpreadBytes(kernel, machine, tiling.blocks, cluster));
+  }
   return {static_cast<int32_t>(slots), static_cast<int32_t>(bytes)};
 }
 

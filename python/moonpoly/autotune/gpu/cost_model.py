@@ -22,7 +22,7 @@ from moonpoly.error import TuneError
 # are whole waves.
 GRID: dict[str, list[float]] = {
     "k": [16, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384],
-    "load": [0.01, 0.125, 0.25, 0.5, 0.75, 1, 2, 3, 4, 8],
+    "load": [0.01, 0.125, 0.25, 0.5, 0.75, 1, 2, 3, 4, 8, 32],
 }
 CLUSTERS = (1, 2, 4, 8)
 

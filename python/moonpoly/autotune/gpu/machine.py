@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from moonpoly.autotune.gpu.compile import Kernel
 from moonpoly.autotune.gpu.cost_model import CLUSTERS
-from moonpoly.autotune.gpu.launch import Launch, bench
+from moonpoly.autotune.gpu.launch import OPERAND_BYTES, Launch, bench
 from moonpoly.gpu_driver import capability
 from moonpoly.tir_templates.items import ITEMS
 
@@ -63,7 +63,8 @@ def measure_gpu(dtype: str, kernel: Kernel, image: bytes) -> GpuConstants:
         return on.device.graph_us(one, _CALLS, _REPLAYS)
 
     def rate(waves: int, k: int) -> float:
-        n = waves * slots * kernel.program.config.un
+        un, row_bytes = kernel.program.config.un, ITEMS[dtype].bytes * k
+        n = min(waves * slots, OPERAND_BYTES // row_bytes // un) * un
         return round(ITEMS[dtype].bytes * n * k / 1e3 / max(us((64, n, k)) - small, 0.1), 0)
 
     # Before Hopper no launch can overlap the one before it.
