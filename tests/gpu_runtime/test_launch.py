@@ -268,6 +268,35 @@ def test_blocks_of_an_overlapped_launch_are_spread_over_the_gpu(fake_driver, rng
         assert shared_bytes(200, overlap=True) == 2 * 116736 // 3
 
 
+def test_clusters_that_leave_multiprocessors_idle_have_room_for_more_on_the_others(
+    fake_driver, rng
+):
+    entry, image = fake_gpu.kernel(16, 64, split=True)
+    entry["blocks"] = 3
+    entry["ring"] = {"base_bytes": 1024, "slot_bytes": 2048, "least_bytes": 2048, "slots": 3}
+    machine = fake_gpu.MACHINE | {"lone_bytes": 116736, "cluster_slots": [132, 66, 30, 15]}
+    ready = _ffi_api.GpuKernelSet(*fake_gpu.artifact((entry, image), machine=machine))
+
+    def shared_bytes(clusters):
+        a, b, c, _ = operands(rng, 16 * clusters, 64, 1024)
+        texts = _ffi_api.gpu_enumerate_plans(ready, 16 * clusters, 64, 1024, overlap=True)
+        plan = next(
+            text
+            for text in texts
+            for each in [json.loads(text)]
+            for region in [each["regions"][0]]
+            if each["overlap"] and (region["cluster"], region["slices"]) == (8, 1)
+        )
+        fake_driver.fake_log()
+        run(ready, a, b, c, plan=plan)
+        close_to(c, a, b)
+        return int(fake_driver.fake_log().decode().split("shared=")[1].split()[0])
+
+    # All have a multiprocessor for each of their blocks, or one of them has to share.
+    assert shared_bytes(15) == 116736
+    assert shared_bytes(16) == 2 * 116736 // 3
+
+
 @pytest.mark.parametrize(
     ("tiles", "cluster"), [(40, 1), (50, 4), (60, 4), (61, 1), (72, 1), (73, 4), (119, 4), (131, 2)]
 )
