@@ -32,7 +32,7 @@ _KINDS = (
 )
 # A kernel's own range: reduction lengths in bytes, and tiles in units of what the GPU holds.
 _RANGE_BYTES = tuple(64 * 4**i for i in range(5))
-_RANGE_LOADS = (0.03, 0.3, 1.0, 3.0)
+_RANGE_LOADS = (0.03, 0.3, 1.0, 3.0, 12.0)
 # What rows are longer than multiples of 16 bytes by, in items, for kernels that load such.
 _BEYOND = {"residue": 6, "direct": 3, "strided": 5}
 
