@@ -10,7 +10,9 @@ import pytest
 from gpu_runtime import fake_gpu
 
 from moonpoly import _ffi_api
-from moonpoly.autotune.gpu.refit import refit, rising
+from moonpoly.autotune.gpu.refine import refine
+from moonpoly.autotune.gpu.refit import refit
+from moonpoly.autotune.gpu.surface import rising
 
 KERNELS = (fake_gpu.kernel(64, 64), fake_gpu.kernel(128, 128), fake_gpu.kernel(64, 32, split=True))
 
@@ -197,3 +199,32 @@ def test_a_corrected_table_rises_along_both_axes_and_keeps_what_rose():
     assert (np.diff(made, axis=1) >= 0).all()
     assert np.abs(np.log(made / table)).max() < 1.5
     assert rising(made) == pytest.approx(made)
+
+
+def test_costs_are_moved_toward_new_launches_and_others_stay(shapes):
+    short = [(m, n, 64) for m, n, _ in shapes]
+    truth, wrong = manifest(), manifest()
+    cost = wrong["kernels"][0]["cost"]
+    cost["us"] = [
+        us / (3.0 if i < len(cost["us"]) // 4 else 1.0) for i, us in enumerate(cost["us"])
+    ]
+    refined = refine(wrong, records(truth, short[:60]))
+    held_out = short[60:]
+    assert error(wrong, truth, held_out) > math.log(2.0)
+    assert error(refined, truth, held_out) < 0.3 * error(wrong, truth, held_out)
+    # What was right is as it was.
+    for before, after in zip(wrong["kernels"][1:], refined["kernels"][1:], strict=True):
+        assert np.allclose(before["cost"]["us"], after["cost"]["us"], rtol=0.02)
+        assert "correction" not in after["cost"]
+
+
+def test_weights_are_moved_from_what_they_were(shapes):
+    truth = manifest()
+    for kernel in truth["kernels"]:
+        kernel["cost"]["correction"] = [0.2] + [0.0] * 268
+    known = json.loads(json.dumps(truth))
+    known["kernels"][0]["cost"]["correction"][0] = 0.1
+    refined = refine(known, records(truth, shapes[:60]))
+    assert error(refined, truth, shapes[60:]) < 0.5 * error(known, truth, shapes[60:]) + 1e-3
+    assert len(refined["kernels"][0]["cost"]["correction"]) == 269
+    assert refined != known

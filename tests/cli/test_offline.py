@@ -28,6 +28,12 @@ def test_launches_are_refused_for_a_processor(moonpoly_command, command):
     moonpoly_command(command, "--target", "x86-avx2", "--launches", "9").failed_with(9, "on GPUs")
 
 
+def test_only_costs_of_gpus_are_refined(moonpoly_command):
+    moonpoly_command("calibrate", "--target", "x86-avx2", "--refine").failed_with(
+        9, "leave --refine"
+    )
+
+
 def test_no_number_of_measurements_goes_with_costs_that_are_guessed(moonpoly_command):
     options = ("--target", "cuda-sm90a", "--dtype", "int8", "--like", "float16", "--launches", "9")
     moonpoly_command("tune", *options).failed_with(2, "leave --trials and --launches")

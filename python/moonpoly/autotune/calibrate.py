@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from moonpoly.autotune.candidates import Candidate
 from moonpoly.autotune.cost_model import GRID, Samples, fit, tables
-from moonpoly.autotune.costs import save_costs
+from moonpoly.autotune.costs import load_costs, save_costs
 from moonpoly.autotune.environment import environment
 from moonpoly.autotune.export import candidates_of, rebuild
 from moonpoly.autotune.gpu.calibrate import calibrate_gpu
@@ -19,6 +19,7 @@ from moonpoly.autotune.progress import progress
 from moonpoly.autotune.records import TuningRecord, load_records
 from moonpoly.autotune.sample import plan_samples
 from moonpoly.autotune.sources import Sources, current_sources, own_sources
+from moonpoly.error import TuneError
 from moonpoly.target import Target
 from moonpoly.workload import Workload
 
@@ -45,7 +46,9 @@ class Calibration:
     seconds: float
 
 
-def calibrate(target: Target, workload: Workload, *, launches: int | None = None) -> Calibration:
+def calibrate(
+    target: Target, workload: Workload, *, launches: int | None = None, refine: bool = False
+) -> Calibration:
     """Measure and fit the task costs of this machine; artifacts are made with them from then on.
 
     Takes less than two minutes on all cores, which should be otherwise idle; on a GPU three. The
@@ -57,6 +60,8 @@ def calibrate(target: Target, workload: Workload, *, launches: int | None = None
         Whose micro-kernels to measure: this machine must be able to run them.
     launches
         For a GPU: shapes to record launches on; 120 if None.
+    refine
+        For a GPU: move the costs that are there by what is recorded, instead of fitting new ones.
 
     Returns
     -------
@@ -68,21 +73,24 @@ def calibrate(target: Target, workload: Workload, *, launches: int | None = None
     TargetError
         If this machine can't run the target's code.
     TuneError
-        If ``launches`` is given for a processor, or launches fail.
+        If ``launches`` or ``refine`` is given for a processor, or launches fail.
     ArtifactError
         If there are no records for the target.
     StorageError
         If the cache can't be written.
     """
     launches = num_launches(target, launches)
+    if refine and not target.is_gpu:
+        raise TuneError(f"only costs of GPUs are refined; leave --refine out for {target.name}")
     start = time.perf_counter()
     target.require_host()
-    records_path = current_sources(target, workload).records
-    records = load_records(records_path)
+    current = current_sources(target, workload)
+    records = load_records(current.records)
     kernels = candidates_of(records, target, workload)
-    sources = Sources(records_path, own_sources(target, workload).costs)
+    sources = Sources(current.records, own_sources(target, workload).costs)
     if target.is_gpu:
-        calibrate_gpu(target, workload, kernels, records, launches, sources)
+        known = load_costs(current.costs, current.records) if refine else None
+        calibrate_gpu(target, workload, kernels, records, launches, sources, known)
     else:
         _calibrate_cpu(target, workload, kernels, records, sources)
     return Calibration(sources, len(kernels), time.perf_counter() - start)

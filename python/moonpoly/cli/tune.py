@@ -90,10 +90,17 @@ def calibrate(
     op: Op = "gemm",
     dtype: Dtype = "float32",
     launches: Launches = None,
+    refine: Annotated[
+        bool,
+        typer.Option(
+            "--refine",
+            help="For a GPU: move the costs that are there by what is recorded, sampling nothing.",
+        ),
+    ] = False,
 ) -> None:
     """Refit the task costs on this machine; best when it is otherwise idle."""
     from moonpoly.autotune.calibrate import calibrate as refit
 
-    done = refit(Target.parse(target), Workload(op, dtype), launches=launches)
+    done = refit(Target.parse(target), Workload(op, dtype), launches=launches, refine=refine)
     console.print(f"{done.num_kernels} micro-kernels measured and fitted in {done.seconds:.0f} s")
     console.print(f"task costs: {done.sources.costs}; artifacts are built with them from now on")

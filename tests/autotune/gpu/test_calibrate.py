@@ -48,3 +48,20 @@ def test_tables_are_fitted_to_launches_of_all_kernels_and_of_each(few, monkeypat
     measured = {"fetch_gbs", "direct_gbs"}
     assert set(costs["machine"]) | measured == set(known["machine"]) | measured
     assert costs["grid"] == known["grid"]
+
+
+def test_costs_that_are_known_are_moved_and_nothing_is_sampled(few, monkeypatch):
+    computed_gpu.install(monkeypatch)
+    records = load_records(few.records)
+    chosen = candidates_of(records, TARGET, WORKLOAD)
+    committed = installed_sources(TARGET, WORKLOAD)
+    known = load_costs(committed.costs, committed.records)
+    known["kernels"] = {r.kernel: known["kernels"][r.kernel] for r in records}
+    monkeypatch.setattr("moonpoly.autotune.gpu.calibrate._sampled", None)
+    calibrate_gpu(TARGET, WORKLOAD, chosen, records, 20, few, known)
+    costs = load_costs(few.costs, few.records)
+    assert costs["machine"] == known["machine"]
+    assert {name: list(each) for name, each in costs["kernels"].items()} == {
+        name: list(each) for name, each in known["kernels"].items()
+    }
+    assert costs["kernels"] != known["kernels"]

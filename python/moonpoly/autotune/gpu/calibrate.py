@@ -16,6 +16,8 @@ from moonpoly.autotune.gpu.launched_costs import launched_costs
 from moonpoly.autotune.gpu.measure import LaunchWorker
 from moonpoly.autotune.gpu.merged import build_merged
 from moonpoly.autotune.gpu.program import Program, program_of_trace
+from moonpoly.autotune.gpu.refine import refine
+from moonpoly.autotune.gpu.refit import refit
 from moonpoly.autotune.gpu.search import compile_pool, compiled
 from moonpoly.autotune.gpu.workspace import GpuWorkspace
 from moonpoly.autotune.progress import progress
@@ -35,11 +37,13 @@ def calibrate_gpu(
     records: Sequence[TuningRecord],
     launches: int,
     sources: Sources,
+    known: dict[str, Any] | None = None,
 ) -> None:
     """Measure the launches of every kernel of the records and write their cost tables.
 
     Each kernel is sampled by itself; then all are launched as they are exported, on ``launches``
-    drawn shapes and each over its own range, and the tables are fitted to that.
+    drawn shapes and each over its own range, and the tables are fitted to that. Costs that are
+    ``known``, as a cost file holds them, are moved by that instead, and nothing is sampled.
 
     Raises
     ------
@@ -48,10 +52,11 @@ def calibrate_gpu(
     """
     isa = space_of(target).facts.isa
     programs = [program_of_trace(c, isa, r.trace) for c, r in zip(candidates, records, strict=True)]
-    known = _sampled(target, workload, programs)
+    fitting = refit if known is None else refine
+    known = known or _sampled(target, workload, programs)
     with TemporaryDirectory(prefix="moonpoly-") as folder:
         merged = build_merged(target, programs, GpuWorkspace(Path(folder)))
-        costs = launched_costs(target, workload, merged, known, launches, Path(folder))
+        costs = launched_costs(target, workload, merged, known, launches, Path(folder), fitting)
     save_costs(
         sources.costs,
         known["kernels"] | costs["kernels"],

@@ -125,7 +125,7 @@ def _solve(normal: Any, right: Any, ridge: float) -> Vector:
 
 def _log_ratio(us: float, terms: Vector, weights: Vector) -> float:
     """Return the logarithm of corrected over predicted time."""
-    return math.log(_exp2(_log2(us) + float(terms @ weights)) / us)
+    return math.log(_exp2(selector_log2(us) + float(terms @ weights)) / us)
 
 
 @dataclass(frozen=True)
@@ -170,12 +170,12 @@ def _rows(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
                 table_us,
                 cluster * slices == 1 and not launch.overlap,
                 launch.terms,
-                _log2(us) - _log2(table_us),
+                selector_log2(us) - selector_log2(table_us),
                 weight if launch.table_us <= near_us else _FAR_WEIGHT * weight,
             )
 
 
-def _log2(x: float) -> float:
+def selector_log2(x: float) -> float:
     """The selector's logarithm, which is linear between powers of two."""
     mantissa, exponent = np.frexp(x)
     return float(2.0 * mantissa - 2.0 + exponent)

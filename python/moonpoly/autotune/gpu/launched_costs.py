@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ def launched_costs(
     costs: dict[str, Any],
     launches: int,
     folder: Path,
+    fitting: Callable[..., dict[str, Any]] = refit,
 ) -> dict[str, Any]:
     """Return the tables, their axes and the machine's constants, fitted to recorded launches.
 
@@ -57,6 +59,8 @@ def launched_costs(
         How many shapes to draw.
     folder
         Where what is finished is kept.
+    fitting
+        ``refit``, or ``refine`` where what is known was fitted to many launches.
 
     Raises
     ------
@@ -70,6 +74,7 @@ def launched_costs(
     shapes = drawn_shapes(launches, _SEED, ITEMS[workload.dtype].aligned)
     num_sms = costs["machine"]["num_sms"]
     ranges = {each.name: range_shapes(each.config, num_sms) for each in merged.programs}
-    fitted = refit(artifact.manifest, record(artifact, shapes, ranges, folder / "launches"))
+    records = record(artifact, shapes, ranges, folder / "launches")
+    fitted = fitting(artifact.manifest, records)
     tables = {kernel["name"]: kernel["cost"] for kernel in fitted["kernels"]}
     return {"kernels": tables, "grid": fitted["grid"], "machine": fitted["machine"]}

@@ -34,11 +34,9 @@ from moonpoly.autotune.gpu.recorded import (
     is_bound,
     rows_of,
 )
-from moonpoly.autotune.gpu.surface import Surface, rising
+from moonpoly.autotune.gpu.surface import scale_table
 from moonpoly.tir_templates.items import ALIGNED_BYTES, ITEMS, OUTPUT_BYTES
 
-# How strongly the correction is held near none, in equivalents of one recorded launch.
-_RIDGE = 1.5
 # The same of what narrow stores cost, which few records tell of; in shares of a launch.
 _NARROW_RIDGE = 2e-3
 # How strongly what adding up costs is held near what was known, in the same.
@@ -93,7 +91,7 @@ def refit(manifest: Mapping[str, Any], records: Sequence[Mapping[str, Any]]) -> 
         if points:
             at = [(point.k, point.load) for point in points]
             ratios = np.array([point.log_ratio for point in points])
-            _scale(kernel["cost"], at, ratios, np.ones(len(points)), fitted["grid"])
+            scale_table(kernel["cost"], at, ratios, np.ones(len(points)), fitted["grid"])
     fit_corrections(fitted, records)
     return fitted
 
@@ -154,26 +152,7 @@ def _correct(
     )
     # Launches with narrow stores have a cost of their own to be explained by.
     weight = np.array([x.weight * (1.0 if x.width > 2 else _NARROW_WEIGHT) for x in launches])
-    _scale(cost, [(x.k, x.load) for x in launches], residual, weight, grid)
-
-
-def _scale(
-    cost: dict[str, Any],
-    at: Sequence[tuple[float, float]],
-    residual: Vector,
-    weight: Vector,
-    grid: Mapping[str, Any],
-) -> None:
-    """Multiply a table by a smooth function, fitted to logarithms at values of k and the load."""
-    surface = Surface(grid)
-    rows = surface.basis(*np.array(at).T)
-    normal = rows.T @ (rows * weight[:, None]) + _RIDGE * surface.roughness()
-    knots = np.linalg.solve(normal, rows.T @ (weight * residual))
-    shape = len(grid["k"]), len(grid["load"])
-    places = np.meshgrid(grid["k"], grid["load"], indexing="ij")
-    scale = np.exp(surface.basis(*map(np.ravel, places)) @ knots)
-    table = (np.array(cost["us"]) * scale).reshape(shape)
-    cost["us"] = [round(float(us), 4) for us in rising(table).ravel()]
+    scale_table(cost, [(x.k, x.load) for x in launches], residual, weight, grid)
 
 
 def _refit_narrow(cost: dict[str, Any], launches: Sequence[RecordedLaunch]) -> None:

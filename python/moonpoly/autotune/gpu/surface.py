@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,8 @@ import numpy.typing as npt
 # Where the correction is free, up to the ends of the table; it is linear in the logarithms between.
 _K_KNOTS = (64, 256, 1024, 4096, 16_384)
 _LOAD_KNOTS = (0.01, 0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 8.0)
+# How strongly a table is held near what it was, in equivalents of one launch.
+_RIDGE = 1.5
 Vector = npt.NDArray[np.float64]
 
 
@@ -64,3 +66,22 @@ def rising(table: Vector) -> Vector:
         after = np.flip(np.minimum.accumulate(np.flip(table, axis), axis), axis)
         table = np.sqrt(before * after)
     return table
+
+
+def scale_table(
+    cost: dict[str, Any],
+    at: Sequence[tuple[float, float]],
+    residual: Vector,
+    weight: Vector,
+    grid: Mapping[str, Any],
+) -> None:
+    """Multiply a table by a smooth function, fitted to logarithms at values of k and the load."""
+    surface = Surface(grid)
+    rows = surface.basis(*np.array(at).T)
+    normal = rows.T @ (rows * weight[:, None]) + _RIDGE * surface.roughness()
+    knots = np.linalg.solve(normal, rows.T @ (weight * residual))
+    shape = len(grid["k"]), len(grid["load"])
+    places = np.meshgrid(grid["k"], grid["load"], indexing="ij")
+    scale = np.exp(surface.basis(*map(np.ravel, places)) @ knots)
+    table = (np.array(cost["us"]) * scale).reshape(shape)
+    cost["us"] = [round(float(us), 4) for us in rising(table).ravel()]
