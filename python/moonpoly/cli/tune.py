@@ -93,7 +93,7 @@ def calibrate(
     refine: Annotated[
         bool,
         typer.Option(
-            "--refine",
+            "--refine/--no-refine",
             help="For a GPU: move the costs that are there by what is recorded, sampling nothing.",
         ),
     ] = False,

@@ -7,6 +7,7 @@ import pytest
 from moonpoly.autotune.costs import load_costs
 from moonpoly.autotune.export import candidates_of
 from moonpoly.autotune.gpu.calibrate import calibrate_gpu
+from moonpoly.autotune.gpu.shapes import drawn_shapes
 from moonpoly.autotune.records import load_records, save_records
 from moonpoly.autotune.sources import Sources, installed_sources
 from moonpoly.target import Target
@@ -58,7 +59,16 @@ def test_costs_that_are_known_are_moved_and_nothing_is_sampled(few, monkeypatch)
     known = load_costs(committed.costs, committed.records)
     known["kernels"] = {r.kernel: known["kernels"][r.kernel] for r in records}
     monkeypatch.setattr("moonpoly.autotune.gpu.calibrate._sampled", None)
+    asked = []
+    of_shape = Recorder.of_shape
+    monkeypatch.setattr(Recorder, "of_shape", lambda *a: asked.append(a[1:]) or of_shape(*a))
+    monkeypatch.setattr(Recorder, "of_kernel", None)
     calibrate_gpu(TARGET, WORKLOAD, chosen, records, 20, few, known)
+    # Shapes that neither tune nor calibrate draws.
+    fitted_to = {shape for seed in (0, 1) for shape in drawn_shapes(6000, seed)}
+    assert len(asked) == 20
+    assert {ratio for _, ratio in asked} == {1.5}
+    assert fitted_to.isdisjoint(shape for shape, _ in asked)
     costs = load_costs(few.costs, few.records)
     assert costs["machine"] == known["machine"]
     assert {name: list(each) for name, each in costs["kernels"].items()} == {

@@ -12,12 +12,10 @@ from moonpoly.autotune.candidates import Candidate, space_of
 from moonpoly.autotune.costs import save_costs
 from moonpoly.autotune.environment import environment
 from moonpoly.autotune.gpu.cost_model import GRID, fit, tables
-from moonpoly.autotune.gpu.launched_costs import launched_costs
+from moonpoly.autotune.gpu.launched_costs import launched_costs, refined_costs
 from moonpoly.autotune.gpu.measure import LaunchWorker
 from moonpoly.autotune.gpu.merged import build_merged
 from moonpoly.autotune.gpu.program import Program, program_of_trace
-from moonpoly.autotune.gpu.refine import refine
-from moonpoly.autotune.gpu.refit import refit
 from moonpoly.autotune.gpu.search import compile_pool, compiled
 from moonpoly.autotune.gpu.workspace import GpuWorkspace
 from moonpoly.autotune.progress import progress
@@ -43,7 +41,8 @@ def calibrate_gpu(
 
     Each kernel is sampled by itself; then all are launched as they are exported, on ``launches``
     drawn shapes and each over its own range, and the tables are fitted to that. Costs that are
-    ``known``, as a cost file holds them, are moved by that instead, and nothing is sampled.
+    ``known``, as a cost file holds them, are moved by launches of other shapes instead, and nothing
+    is sampled.
 
     Raises
     ------
@@ -52,11 +51,11 @@ def calibrate_gpu(
     """
     isa = space_of(target).facts.isa
     programs = [program_of_trace(c, isa, r.trace) for c, r in zip(candidates, records, strict=True)]
-    fitting = refit if known is None else refine
+    fitted = launched_costs if known is None else refined_costs
     known = known or _sampled(target, workload, programs)
     with TemporaryDirectory(prefix="moonpoly-") as folder:
         merged = build_merged(target, programs, GpuWorkspace(Path(folder)))
-        costs = launched_costs(target, workload, merged, known, launches, Path(folder), fitting)
+        costs = fitted(target, workload, merged, known, launches, Path(folder))
     save_costs(
         sources.costs,
         known["kernels"] | costs["kernels"],

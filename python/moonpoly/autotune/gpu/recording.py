@@ -18,7 +18,7 @@ from moonpoly.config import atomic_write
 from moonpoly.error import TuneError
 from moonpoly.workload import Workload
 
-# Launches that are predicted to take more times the least are left out.
+# Launches that are predicted to take more times the least are left out, unless told otherwise.
 _HOPELESS_RATIO = 2.0
 # So many steps may fail before it is the kernels that are to blame.
 _MOST_FAILURES = 3
@@ -60,6 +60,7 @@ def record(
     shapes: Sequence[Shape],
     ranges: Mapping[str, Sequence[Shape]],
     folder: Path,
+    ratio: float = _HOPELESS_RATIO,
 ) -> list[Record]:
     """Return what launches of an artifact's kernels take on the GPU of this machine.
 
@@ -73,6 +74,8 @@ def record(
         By kernel, shapes that only its own are launched on.
     folder
         Where what is finished is kept, for each set of images in a file of its own.
+    ratio
+        Launches that are predicted to take more times the least are left out.
 
     Raises
     ------
@@ -80,7 +83,7 @@ def record(
         If several steps fail. What is finished stays.
     """
     log = LaunchLog(folder / f"{_digest(artifact.manifest)}.jsonl")
-    steps = _steps(shapes, ranges)
+    steps = _steps(shapes, ranges, ratio)
     workload = Workload("gemm", artifact.manifest["dtype"], artifact.manifest["out_dtype"])
     num_bytes = operand_bytes([*shapes, *(s for each in ranges.values() for s in each)], workload)
     failures = []
@@ -102,14 +105,14 @@ def record(
 
 
 def _steps(
-    shapes: Sequence[Shape], ranges: Mapping[str, Sequence[Shape]]
+    shapes: Sequence[Shape], ranges: Mapping[str, Sequence[Shape]], ratio: float
 ) -> dict[str, Callable[[RecordWorker], list[Record]]]:
     """Return what to ask of a worker, by the name of each step."""
     steps: dict[str, Callable[[RecordWorker], list[Record]]] = {}
     for shape in shapes:
-        steps["x".join(map(str, shape))] = methodcaller("of_shape", shape, _HOPELESS_RATIO)
+        steps["x".join(map(str, shape))] = methodcaller("of_shape", shape, ratio)
     for kernel, each in ranges.items():
-        steps[kernel] = methodcaller("of_kernel", kernel, each, _HOPELESS_RATIO)
+        steps[kernel] = methodcaller("of_kernel", kernel, each, ratio)
     return steps
 
 
