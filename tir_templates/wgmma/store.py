@@ -13,7 +13,7 @@ from .copy_rows import copy_rows, over, within
 from .shared_memory import STAGED, WGMMA_ROWS
 from .store_wide import store_wide
 
-_WARP_ROWS = 16
+_WARP, _WARP_ROWS = 32, 16
 _MATRIX = 8
 
 
@@ -79,6 +79,8 @@ def _store_rows(c: WgmmaConfig):
         beside = over(lane, 16) * _MATRIX if both else 0
         return [own + within(lane, 16), start + beside]
 
+    copy = copy_rows(c.out_dtype, _WARP_ROWS, width, _WARP)
+
     def store_chunk(chunk):
         stage = _stage(c, width, chunk, place)
 
@@ -88,22 +90,8 @@ def _store_rows(c: WgmmaConfig):
             T.cuda.warp_sync()
             stage(staged, sums, packed, block, own, lane)
             T.cuda.warp_sync()
-            copy_rows(
-                C,
-                staged,
-                packed,
-                own,
-                top,
-                at[1] + chunk * width,
-                lane,
-                m,
-                T.min(n, at[1] + columns),
-                ldc,
-                vector,
-                _WARP_ROWS,
-                width,
-                32,
-            )
+            end: T.let = T.min(n, at[1] + columns)
+            copy(C, staged, own, top, at[1] + chunk * width, lane, m, end, ldc, vector)
 
         return write_chunk
 
@@ -130,6 +118,8 @@ def _store_swapped(c: WgmmaConfig):
         row = first + start + below + within(tid, _MATRIX)
         return [row, over(tid, 32) * _WARP_ROWS + within(over(tid, 8), 2) * _MATRIX]
 
+    copy = copy_rows(c.out_dtype, height, STAGED, WARPGROUP)
+
     def store_chunk(chunk):
         stage = _stage(c, height, chunk, place)
 
@@ -138,22 +128,9 @@ def _store_swapped(c: WgmmaConfig):
             T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
             stage(staged, sums, packed, block, wg * WGMMA_ROWS, tid)
             T.ptx.bar.sync(T.cast(BARRIER_WARPGROUP + wg, "uint32"), T.uint32(WARPGROUP))
-            copy_rows(
-                C,
-                staged,
-                packed,
-                wg * WGMMA_ROWS,
-                at[1] + chunk * height,
-                at[0] + block * WGMMA_ROWS,
-                tid,
-                T.min(m, at[1] + columns),
-                n,
-                ldc,
-                vector,
-                height,
-                STAGED,
-                WARPGROUP,
-            )
+            left: T.let = at[0] + block * WGMMA_ROWS
+            end: T.let = T.min(m, at[1] + columns)
+            copy(C, staged, wg * WGMMA_ROWS, at[1] + chunk * height, left, tid, end, n, ldc, vector)
 
         return write_chunk
 

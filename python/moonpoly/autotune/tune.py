@@ -41,7 +41,7 @@ from moonpoly.workload import Workload
 # Of a space of some sixty schedules for each tile.
 TRIALS = 40
 # On a GPU of up to thirty, each compiled by nvcc for seconds: a whole run is to take ten minutes.
-GPU_TRIALS = 4
+GPU_TRIALS = 3
 MAX_KERNELS = 40
 _REFINED = 5
 _SAMPLE_MS = 2.0

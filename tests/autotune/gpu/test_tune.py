@@ -13,11 +13,12 @@ from moonpoly import _ffi_api
 from moonpoly.autotune.candidates import candidates
 from moonpoly.autotune.costs import load_costs
 from moonpoly.autotune.export import candidates_of
-from moonpoly.autotune.gpu import contest, tune
+from moonpoly.autotune.gpu import contest, search, tune
 from moonpoly.autotune.gpu.export import describe, program_of
 from moonpoly.autotune.gpu.launched_costs import num_launches
 from moonpoly.autotune.gpu.record import near_plans
 from moonpoly.autotune.gpu.shapes import drawn_shapes
+from moonpoly.autotune.gpu.workspace import GpuWorkspace
 from moonpoly.autotune.records import load_records
 from moonpoly.autotune.sources import Sources
 from moonpoly.error import TuneError
@@ -33,11 +34,16 @@ TILES = {("whole", 128, 128), ("whole", 64, 64), ("split", 16, 64), ("strided", 
 LAUNCHES = 12
 
 
-def tuner(folder):
-    """Return a function that tunes a few tiles, again and again in the same folder."""
-    chosen = [
+def few_tiles():
+    """Return the candidates of a few tiles."""
+    return [
         c for c in candidates(TARGET, WORKLOAD) if (c.tile.family, c.tile.um, c.tile.un) in TILES
     ]
+
+
+def tuner(folder):
+    """Return a function that tunes a few tiles, again and again in the same folder."""
+    chosen = few_tiles()
     output = Sources(folder / "records.jsonl", folder / "costs.json")
 
     def once(launches=LAUNCHES):
@@ -108,6 +114,32 @@ def test_every_program_is_timed_once_and_the_best_are_kept(searched):
     assert all(r.decisions["cluster_p"] == r.decisions["cluster_q"] == 1 for r in records)
     assert all(r.decisions["pingpong"] for r in records if r.um == 128)
     assert "strided" in {record.family for record in records}
+
+
+@pytest.mark.parametrize("done", [True, False])
+def test_searched_tiles_are_looked_at_only_while_others_compile(monkeypatch, tmp_path, done):
+    class Compilers(computed_gpu.Pool):
+        def submit(self, *call):
+            future = super().submit(*call)
+            future.done = lambda: done
+            return future
+
+    computed_gpu.install(monkeypatch)
+    monkeypatch.setattr(search, "compile_pool", Compilers)
+    chosen = few_tiles()
+    timed, looked = [], []
+    search.search(
+        chosen,
+        TARGET,
+        GpuWorkspace(tmp_path),
+        2,
+        timed.append,
+        lambda candidate, _worker: looked.append((candidate.name, len(timed))),
+    )
+    # Each tile when its two trials are measured, and none after the last one's compilers are done.
+    each = [(candidate.name, 2 * place) for place, candidate in enumerate(chosen, 1)]
+    assert looked == ([] if done else each[:-1])
+    assert len(timed) == 2 * len(chosen)
 
 
 def test_costs_are_corrected_and_say_what_launches_took(run, tmp_path):

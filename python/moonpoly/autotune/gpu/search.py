@@ -1,13 +1,15 @@
 """Search tile programs with MetaSchedule, keeping every trial in its database.
 
 MetaSchedule draws the schedules of a tile; programs are compiled by as many processes as there are
-cores while one process measures. A search that was interrupted goes on: what the database holds is
-not measured again.
+cores while one process measures. The GPU waits for compilers most of the time, in which tiles whose
+trials are measured can be looked at more closely. A search that was interrupted goes on: what the
+database holds is not measured again.
 """
 
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -62,19 +64,39 @@ def search(
     work: GpuWorkspace,
     trials: int,
     on_trial: Callable[[str], None],
+    while_compiling: Callable[[Candidate, LaunchWorker], None],
 ) -> None:
-    """Measure up to ``trials`` programs of each candidate that the database does not know yet."""
+    """Measure up to ``trials`` programs of each candidate that the database does not know yet.
+
+    Parameters
+    ----------
+    on_trial
+        Called with why a program was not usable, or "".
+    while_compiling
+        Called with a candidate of whose trials the last was measured, while the next one's are
+        being compiled. Not called for candidates that are measured when nothing is left to compile.
+    """
     pool = compile_pool()
+    waiting: deque[tuple[Drawn, Future]] = deque()
+    searched: deque[Candidate] = deque()
+
+    def measure_next(worker: LaunchWorker) -> None:
+        drawn, future = waiting.popleft()
+        _measure(drawn, future, target, work, worker, on_trial)
+        if not waiting or waiting[0][0].candidate is not drawn.candidate:
+            searched.append(drawn.candidate)
+
     with LaunchWorker(candidates[0].dtype) as worker:
-        waiting: list[tuple[Drawn, Future]] = []
         for candidate in candidates:
             for drawn in draw(candidate, target, work, trials):
                 waiting.append((drawn, pool.submit(compiled, drawn.program, target)))
             # What is compiled by now is measured while the rest compiles.
             while waiting and waiting[0][1].done():
-                _measure(*waiting.pop(0), target, work, worker, on_trial)
-        for drawn, future in waiting:
-            _measure(drawn, future, target, work, worker, on_trial)
+                measure_next(worker)
+        while waiting:
+            while searched and not waiting[0][1].done():
+                while_compiling(searched.popleft(), worker)
+            measure_next(worker)
 
 
 def draw(candidate: Candidate, target: Target, work: GpuWorkspace, trials: int) -> Iterable[Drawn]:

@@ -21,14 +21,17 @@ Shape: TypeAlias = tuple[int, int, int]
 _LINE_BYTES = 128
 _SMALLEST, _LARGEST = 1 << 16, 1 << 38  # operations
 _MOST_OUTPUTS = 1 << 28
-# Extents of m, n and k, from and to: all kinds, thin outputs, long reductions, short ones, models.
+# Extents of m, n and k, from and to: all kinds, thin outputs, long reductions, short ones, models,
+# vectors.
 _KINDS = (
     ((1, 16_384), (1, 16_384), (8, 16_384)),
     ((512, 50_000), (1, 128), (16, 8_192)),
     ((1, 128), (512, 50_000), (16, 8_192)),
-    ((1, 512), (1, 512), (2_048, 200_000)),
+    ((1, 512), (1, 512), (2_048, 500_000)),
     ((256, 20_000), (64, 8_192), (8, 128)),
     ((1, 4_096), (256, 8_192), (256, 8_192)),
+    ((1, 1), (64, 20_000), (64, 16_384)),
+    ((64, 20_000), (1, 1), (64, 16_384)),
 )
 # A kernel's own range: reduction lengths in bytes, and tiles in units of what the GPU holds.
 _RANGE_BYTES = tuple(64 * 4**i for i in range(5))

@@ -99,7 +99,7 @@ def tune_gpu(
 def _search(
     target: Target, chosen: Sequence[Candidate], trials: int, work: GpuWorkspace
 ) -> list[str]:
-    """Search every tile; return why programs were not usable."""
+    """Search every tile, and sample winners meanwhile; return why programs were not usable."""
     failures: list[str] = []
     with progress() as bar, between_steps() as check:
         total = sum(min(trials, len(configs(each.tile, each.dtype))) for each in chosen)
@@ -111,19 +111,22 @@ def _search(
             bar.advance(step)
             check()
 
-        search(chosen, target, work, trials, on_trial)
+        def while_compiling(candidate: Candidate, worker: LaunchWorker) -> None:
+            for winner in winners_of(candidate, target, work):
+                _sample_one(winner, work, worker)
+                check()
+
+        search(chosen, target, work, trials, on_trial, while_compiling)
     return failures
 
 
 def _sample(winners: Sequence[Winner], work: GpuWorkspace) -> GpuConstants:
-    """Sample the launches of every winner; return the constants of the GPU."""
+    """Sample the launches of every winner that were not yet; return the constants of the GPU."""
     dtype = winners[0].candidate.dtype
     with progress() as bar, between_steps() as check, LaunchWorker(dtype) as worker:
         for winner in bar.track(winners, description="sampling launches"):
             check()
-            if work.samples(winner.candidate, winner.program) is None:
-                found = worker.samples(*image_of(winner, work), _SAMPLES, _CUTS)
-                work.save_samples(winner.candidate, winner.program, found)
+            _sample_one(winner, work, worker)
         constants = work.constants()
         if constants is None:
             small = min(
@@ -138,6 +141,13 @@ def _sample(winners: Sequence[Winner], work: GpuWorkspace) -> GpuConstants:
             constants = worker.constants(*image_of(small, work))
             work.save_constants(constants)
         return constants
+
+
+def _sample_one(winner: Winner, work: GpuWorkspace, worker: LaunchWorker) -> None:
+    """Sample the launches of a winner unless they are known."""
+    if work.samples(winner.candidate, winner.program) is None:
+        found = worker.samples(*image_of(winner, work), _SAMPLES, _CUTS)
+        work.save_samples(winner.candidate, winner.program, found)
 
 
 def _fit(winner: Winner, work: GpuWorkspace) -> LaunchCosts:
